@@ -1,7 +1,7 @@
 """What one policy entry grants a program once it runs, as plain data: the kernel's part of the rule.
 
-Always true: the default of every field is the least. Nothing here touches the kernel; `confinement` turns it into layers.
-Limits travel apart, as `schema.Limits` with the entry's own merged in.
+Always true: the default of every field is the least. Nothing here touches the kernel; `confinement` turns it into
+layers. Limits travel apart, as `schema.Limits` with the entry's own merged in.
 """
 
 from typing import TYPE_CHECKING
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 class Profile(msgspec.Struct, frozen=True):
     """Rights of one run.
 
-    `writes`: may write beneath the jail. `network`: may open network connections. `may_run`: the programs it may start.
-    `read`: absolute paths outside the jail that it may read besides the system's. `temporary`: has a private temporary
-    folder, gone with the call.
+    `writes`: may write beneath the jail. `network`: may open network connections. `may_run`: the programs it may
+    start. `read`: absolute paths outside the jail that it may read besides the system's. `temporary`: has a private
+    temporary folder, gone with the call.
     """
 
     writes: bool = False

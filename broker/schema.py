@@ -38,7 +38,7 @@ class LimitOverrides(_Table):
 
 
 class Limits(_Table):
-    """`[limits]`: wall clock and CPU in seconds, sizes in bytes, counts plain. `memory_bytes` 0 leaves address space unbounded."""
+    """`[limits]`: wall clock and CPU in seconds, sizes in bytes, counts plain. `memory_bytes` 0: no limit on address space."""
 
     timeout_s: Seconds = 30.0
     stdout_bytes: Annotated[int, Meta(ge=1, le=16 * 1024 * 1024)] = 262_144
@@ -52,22 +52,75 @@ class Limits(_Table):
 
 
 class Rule(_Table):
-    """`[rules.NAME]`, and `[rules.NAME.subcommand.SUB]`: what arguments a program may have, and what it may do once it runs."""
+    """`[rules.NAME]`, `[rules.NAME.subcommand.SUB]`: what arguments a program may have, what it may do once it runs.
+
+    Without `allow_options`, `operands` and `subcommands` any option passes, but every word that could be a path is checked.
+
+    `arguments`         "any": no check of arguments at all, the kernel alone confines the program.
+    `option_style`      how the program reads its options. "gnu": clusters (`-la`), attached values (`-A5`, `--name=value`),
+                        options after operands. "posix": the same, but options end at the first operand. "single-dash":
+                        each word that begins with `-` is one whole option (`-name`, `-maxdepth`), as in find.
+    `allow_options`     only these. One string is one option with all its names, then its value:
+
+                            "-i"                           a flag; "-ivn" is three flags, but one option in "single-dash"
+                            "-A, --after-context=integer"  takes a value of that kind, attached or as the next word
+                            "--color[=always|never]"       may have a value, attached only
+                            "--merged?=revision"           takes the next word too, but may end the command without one
+                            "--rawfile=text path"          takes two words
+                            "--[no-]renames"               two options
+                            "-NUM"                         a minus sign and a number (`head -20`)
+                            "@NAME"                        all of the set NAME of the table `[options]`
+
+                        Names are exact: an abbreviated long option is refused, and the reason says to write it out.
+    `deny_options`      not these, however they are abbreviated, clustered or attached. With both, deny wins.
+    `require_options`   refused without these.
+    `operands`          kinds of the words that are no options, in order; the last one repeats. Default: "path".
+    `operands_with`     option name → `operands` that hold instead once that option is given (grep's -e, `git tag --list`).
+
+    A kind is one of
+
+        "path"              beneath the jail, after links are resolved
+        "folder"            a path that later paths of the command are relative to (`git -C`)
+        "text"              not checked
+        "integer"           digits, with an optional sign
+        "revision"          git's name of an object: no leading "-"
+        "revision-or-path"  both
+        "none"              no word may stand here
+        "a|b|c"             one of these words
+        "/EXPRESSION/"      the whole word matches (RE2 syntax)
+        "path&/EXPRESSION/" a path that matches as well; so with each kind above
+
+    `arguments_before`  put in front of what the caller wrote; for a subcommand, right after its name.
+    `environment`       fixed variables.
+    `subcommands`       the first operand must be one of these; default: those that have a rule under `subcommand`.
+    `subcommand_optional`  may stand without one (`git --version`).
+    Rights (`writes`, `network`, `may_run`, `read`, `temporary`) of a subcommand come on top of its parent's.
+    """
 
     arguments: Literal["checked", "any"] = "checked"
+    option_style: Literal["gnu", "posix", "single-dash"] = "gnu"
     allow_options: tuple[str, ...] | None = None
-    deny_options: tuple[str, ...] | None = None
+    deny_options: tuple[str, ...] = ()
+    require_options: tuple[str, ...] = ()
     operands: tuple[str, ...] | None = None
+    operands_with: dict[str, tuple[str, ...]] = {}
     arguments_before: tuple[str, ...] = ()
     environment: dict[str, str] = {}
     subcommands: tuple[str, ...] | None = None
     subcommand: dict[str, "Rule"] = {}
+    subcommand_optional: bool = False
     writes: bool = False
     network: bool = False
     may_run: tuple[str, ...] = ()
     read: tuple[str, ...] = ()
     temporary: bool = False
     limits: LimitOverrides = LimitOverrides()
+
+
+class ProfileTable(_Table):
+    """`[profile.NAME]`, brought along by `init --profile NAME`: names that are allowed besides `[commands] allow`."""
+
+    allow: tuple[str, ...] = ()
 
 
 class Jail(_Table):
@@ -102,7 +155,7 @@ class Containment(_Table):
 
 
 class ExtraPattern(_Table):
-    """One of `[redaction] extra_patterns`. If the expression has a group named `value` or any group, that group is the secret."""
+    """One of `[redaction] extra_patterns`. If the expression has a group (named `value`, or any), that group is the secret."""
 
     name: Annotated[str, Meta(pattern="^[A-Za-z0-9_.-]{1,64}$")]
     regex: Annotated[str, Meta(min_length=1, max_length=4096)]
@@ -132,11 +185,13 @@ class SelfTest(_Table):
 
 
 class PolicyFile(_Table):
-    """The whole file."""
+    """The whole file. `options`: named sets of option strings, used as "@NAME" in any `allow_options`."""
 
     commands: Commands = Commands()
     metacharacters: Literal["unquoted", "anywhere"] = "unquoted"
     globs: Literal["expand", "refuse"] = "expand"
+    options: dict[str, tuple[str, ...]] = {}
+    profile: dict[str, ProfileTable] = {}
     rules: dict[str, Rule] = {}
     limits: Limits = Limits()
     jail: Jail = Jail()
