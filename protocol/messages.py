@@ -1,7 +1,7 @@
 """The messages between a frontend and the broker, as msgspec Structs (docs/protocol.md is the same in prose).
 
 Always true: one tagged union per direction, unknown fields are an error, every field is bounded. A request that gets a
-reply carries an id that its frontend chose and never uses again on that connection.
+reply carries an id that its frontend chose, above every id that it used before on that connection.
 """
 
 from enum import StrEnum

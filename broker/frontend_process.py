@@ -1,0 +1,71 @@
+"""The frontend as a child of the broker: born confined, ended with it, its exit status handed on.
+
+Always true: the frontend inherits standard input, output and error and one end of the socket, nothing else; after the
+start this process has neither the MCP stream nor any way to write to it.
+"""
+
+import os
+import select
+import signal
+import sys
+from typing import NamedTuple
+
+from broker.execution import spawn_frontend
+
+END_S = 2.0
+"""How long a frontend may take to end once its connection is closed."""
+SOCKET_FD = 3
+MCP_SERVER = ("-I", "-m", "frontend.mcp_server")
+COMMAND_LINE = ("-I", "-m", "frontend.command_line")
+
+
+class Frontend(NamedTuple):
+    """A running frontend."""
+
+    pid: int
+    pidfd: int
+
+    def end(self, *, patience_s: float) -> int:
+        """Wait for its end, then bring it about. Returns the exit status, 128 + N after signal N."""
+        if not self._ends_within(patience_s):
+            self._signal(signal.SIGTERM)
+            if not self._ends_within(END_S):
+                self._signal(signal.SIGKILL)
+        return self.wait()
+
+    def wait(self) -> int:
+        """Wait for its end. Returns the exit status, 128 + N after signal N."""
+        code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        return code if code >= 0 else 128 - code
+
+    def _ends_within(self, seconds: float) -> bool:
+        ready, _, _ = select.select([self.pidfd], [], [], seconds)
+        return bool(ready)
+
+    def _signal(self, number: int) -> None:
+        try:
+            signal.pidfd_send_signal(self.pidfd, number)
+        except ProcessLookupError:
+            return
+
+
+def python_frontend(module_arguments: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the argv of a frontend of this package: always isolated, so that no folder of the jail is imported."""
+    return (sys.executable, *module_arguments)
+
+
+def start(argv: tuple[str, ...], broker_end: int, frontend_end: int) -> Frontend:
+    """Start a confined frontend on `frontend_end`, and let go of the streams that it now owns."""
+    environment = {"LANG": "C.UTF-8", "HTMCP_BROKER_FD": str(SOCKET_FD), "PATH": os.defpath}
+    pid, pidfd = spawn_frontend(argv, environment, (0, 1, 2, frontend_end))
+    os.close(frontend_end)
+    release_streams()
+    return Frontend(pid, pidfd)
+
+
+def release_streams() -> None:
+    """Point our own stdin and stdout at /dev/null."""
+    null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    for fd in (0, 1):
+        os.dup2(null, fd, inheritable=False)
+    os.close(null)

@@ -1,0 +1,248 @@
+"""The broker's event loop: one frontend, its requests, the commands that run for it, and how all of that ends.
+
+Always true: nothing here blocks but the selector; at most `IN_FLIGHT` requests are unanswered; replies that the frontend
+does not take stop further commands from starting; when the loop ends, every command is dead and every attempt has its outcome.
+"""
+
+import os
+import selectors
+import signal
+import sys
+import time
+from collections import deque
+from collections.abc import Callable
+
+from broker.connection import Connection
+from broker.execution import Completed, Running
+from broker.pipeline import Admitted, Pipeline
+from protocol.framing import ProtocolViolation
+from protocol.messages import (
+    PROTOCOL_VERSION,
+    AnyRequest,
+    CancelRequest,
+    DescribeRequest,
+    Description,
+    ExplainRequest,
+    HelloRequest,
+    MalformedRequest,
+    Progress,
+    Refusal,
+    RunRequest,
+    Welcome,
+)
+
+IN_FLIGHT = 256
+"""How many requests of one frontend may be unanswered at once."""
+UNSENT_LIMIT_BYTES = 1024 * 1024
+"""While more than this waits for the frontend to read, no further command starts and no request is read."""
+PROGRESS_INTERVAL_S = 1.0
+DRAIN_S = 1.0
+"""How long the last replies may take to be read once the broker is ending."""
+INTERRUPT_PATIENCE_S = 0.3
+"""A terminal sends SIGINT to the frontend as well: how long it may take to end by itself."""
+EXIT_VIOLATION = 76
+"""The exit status after a frontend broke the protocol (EX_PROTOCOL of sysexits.h)."""
+
+
+class Service:
+    """Serves one connection until its frontend is gone, breaks the protocol, or a signal ends the broker."""
+
+    def __init__(self, pipeline: Pipeline, connection: Connection, concurrent: int, reload: Callable[[], None]) -> None:
+        self._pipeline = pipeline
+        self._connection = connection
+        self._concurrent = concurrent
+        self._reload = reload
+        self._waiting: deque[Admitted] = deque()
+        self._running: dict[int, tuple[Admitted, Running]] = {}
+        self._done: deque[tuple[int, Completed]] = deque()
+        self._last_id = 0
+        self._next_progress = 0.0
+        self._ending: float | None = None
+        self._status: int | None = None
+        self.patience_s = 0.0
+        self._wake_fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._signals_r, self._signals_w = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._selector = selectors.DefaultSelector()
+        self._answers: dict[type, Callable[..., None]] = {
+            HelloRequest: self._answer_hello,
+            RunRequest: self._answer_run,
+            ExplainRequest: lambda request: self._send(self._pipeline.answer_explain(request)),
+            MalformedRequest: lambda request: self._send(self._pipeline.answer_malformed(request)),
+            CancelRequest: self._answer_cancel,
+            DescribeRequest: self._answer_describe,
+        }
+
+    def serve(self) -> int | None:
+        """Run until the end. Returns None if the frontend left, 0 after a signal, or `EXIT_VIOLATION`."""
+        self._watch_signals()
+        self._selector.register(self._wake_fd, selectors.EVENT_READ, self._collect)
+        self._selector.register(self._signals_r, selectors.EVENT_READ, self._take_signals)
+        while not self._finished():
+            self._adjust_interest()
+            for key, _ in self._selector.select(self._patience_s()):
+                key.data()
+            self._report_progress()
+        return self._status
+
+    def _finished(self) -> bool:
+        if self._connection.end_of_file:
+            self._end(None)
+        if self._ending is None or self._running:
+            return False
+        gone = self._connection.end_of_file or not self._connection.unsent_bytes
+        return gone or time.monotonic() > self._ending
+
+    def _patience_s(self) -> float | None:
+        if self._ending is not None:
+            return max(0.0, self._ending - time.monotonic()) if not self._running else None
+        if any(admitted.request.progress for admitted, _ in self._running.values()):
+            return max(0.0, self._next_progress - time.monotonic())
+        return None
+
+    def _adjust_interest(self) -> None:
+        congested = self._connection.unsent_bytes > UNSENT_LIMIT_BYTES
+        reading = self._ending is None and not congested
+        self._want(self._connection.read_fd, selectors.EVENT_READ, self._receive if reading else None)
+        sending = self._connection.unsent_bytes > 0
+        self._want(self._connection.write_fd, selectors.EVENT_WRITE, self._flush if sending else None)
+
+    def _want(self, fd: int, event: int, action: Callable[[], None] | None) -> None:
+        registered = fd in self._selector.get_map()
+        if action is None and registered:
+            self._selector.unregister(fd)
+        elif action is not None and not registered:
+            self._selector.register(fd, event, action)
+
+    # What the frontend sends
+
+    def _receive(self) -> None:
+        try:
+            for request in self._connection.receive():
+                self._answer(request)
+        except ProtocolViolation as violation:
+            self._break_off(str(violation))
+
+    def _flush(self) -> None:
+        self._connection.flush()
+        self._start_waiting()
+
+    def _answer(self, request: AnyRequest) -> None:
+        if not isinstance(request, HelloRequest | CancelRequest):
+            if request.id <= self._last_id:
+                raise ProtocolViolation("a request id that is not above the last one")
+            self._last_id = request.id
+        self._answers[type(request)](request)
+
+    def _answer_hello(self, request: HelloRequest) -> None:
+        if request.version != PROTOCOL_VERSION:
+            raise ProtocolViolation(f"protocol version {request.version}; this broker speaks {PROTOCOL_VERSION}")
+        self._send(Welcome(PROTOCOL_VERSION, self._pipeline.gate.policy.programs, IN_FLIGHT))
+
+    def _answer_describe(self, request: DescribeRequest) -> None:
+        policy = self._pipeline.gate.policy
+        self._send(Description(request.id, policy.describe(), policy.programs))
+
+    def _answer_run(self, request: RunRequest) -> None:
+        if len(self._running) + len(self._waiting) >= IN_FLIGHT:
+            raise ProtocolViolation(f"more than {IN_FLIGHT} requests in flight")
+        admitted = self._pipeline.admit(request)
+        if not isinstance(admitted, Admitted):
+            self._send(admitted)
+            return
+        self._waiting.append(admitted)
+        self._start_waiting()
+
+    def _answer_cancel(self, request: CancelRequest) -> None:
+        if request.id in self._running:
+            self._running[request.id][1].cancel()
+            return
+        for admitted in self._waiting:
+            if admitted.request.id == request.id:
+                self._waiting.remove(admitted)
+                self._send(self._pipeline.cancelled(admitted))
+                return
+
+    def _break_off(self, reason: str) -> None:
+        self._pipeline.note_violation(reason)
+        print(f"hardened-terminal-mcp: the frontend broke the protocol: {reason}", file=sys.stderr)
+        self._send(Refusal(reason))
+        self._end(EXIT_VIOLATION)
+
+    def _send(self, reply: object) -> None:
+        self._connection.send(reply)  # type: ignore[arg-type]
+
+    # Commands
+
+    def _start_waiting(self) -> None:
+        while self._waiting and self._may_start():
+            admitted = self._waiting.popleft()
+            request_id = admitted.request.id
+            started = self._pipeline.start(admitted, lambda completed, i=request_id: self._finished_in_thread(i, completed))
+            if isinstance(started, Running):
+                self._running[request_id] = (admitted, started)
+            else:
+                self._send(started)
+
+    def _may_start(self) -> bool:
+        return (
+            self._ending is None
+            and len(self._running) < self._concurrent
+            and self._connection.unsent_bytes <= UNSENT_LIMIT_BYTES
+        )
+
+    def _finished_in_thread(self, request_id: int, completed: Completed) -> None:
+        self._done.append((request_id, completed))
+        os.eventfd_write(self._wake_fd, 1)
+
+    def _collect(self) -> None:
+        os.eventfd_read(self._wake_fd)
+        while self._done:
+            request_id, completed = self._done.popleft()
+            admitted, _ = self._running.pop(request_id)
+            self._send(self._pipeline.answer_run(admitted, completed))
+        self._start_waiting()
+
+    def _report_progress(self) -> None:
+        now = time.monotonic()
+        if now < self._next_progress:
+            return
+        self._next_progress = now + PROGRESS_INTERVAL_S
+        if self._connection.unsent_bytes:
+            return
+        for request_id, (admitted, running) in self._running.items():
+            if admitted.request.progress:
+                self._send(Progress(request_id, *running.progress()))
+
+    # The end
+
+    def _watch_signals(self) -> None:
+        signal.set_wakeup_fd(self._signals_w, warn_on_full_buffer=False)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, lambda *_: None)
+        signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+
+    def _take_signals(self) -> None:
+        numbers = os.read(self._signals_r, 4096)
+        if signal.SIGTERM in numbers or signal.SIGINT in numbers:
+            self.patience_s = 0.0 if signal.SIGTERM in numbers else INTERRUPT_PATIENCE_S
+            self._end(0)
+        elif signal.SIGHUP in numbers:
+            self._reload()
+
+    def _end(self, status: int | None) -> None:
+        if self._ending is not None:
+            return
+        self._ending = time.monotonic() + DRAIN_S
+        self._status = status
+        while self._waiting:
+            self._send(self._pipeline.cancelled(self._waiting.popleft()))
+        for _, running in self._running.values():
+            running.cancel()
+
+    def close(self) -> None:
+        """Close the connection and all that the loop held."""
+        signal.set_wakeup_fd(-1)
+        self._selector.close()
+        self._connection.close()
+        for fd in (self._wake_fd, self._signals_r, self._signals_w):
+            os.close(fd)

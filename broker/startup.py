@@ -1,0 +1,137 @@
+"""From settings to a broker that may serve: everything that can be wrong is found here, loudly, before a frontend exists.
+
+Always true: the jail is a real directory other than `/`; trail, approvals and a policy under which something may write lie
+outside it; the policy passed its own tests; the kernel can do what `[containment]` demands. Raises StartupError otherwise.
+"""
+
+import os
+import sys
+from collections.abc import Mapping
+
+import msgspec
+
+from broker import configuration, policy_file
+from broker.audit import Trail
+from broker.configuration import FoundPolicy
+from broker.execution import Executor
+from broker.jail import Jail
+from broker.pipeline import Gate, Pipeline
+from broker.policy import Policy
+from broker.programs import Programs
+from broker.redaction import Redactor
+from broker.refusal import StartupError
+from broker.schema import PolicyFile
+
+
+def warn(line: str) -> None:
+    """Say one line to the operator on stderr, which may be gone or full: never blocks the broker for it."""
+    try:
+        os.write(2, f"{configuration.NAME}: {line}\n".encode("utf-8", "replace"))
+    except OSError:
+        return
+
+
+def open_jail(file: PolicyFile, environ: Mapping[str, str]) -> Jail:
+    """Return the jail: HTMCP_JAIL_ROOT, else `[jail] root`, else the current directory."""
+    return Jail(environ.get("HTMCP_JAIL_ROOT") or file.jail.root or os.getcwd())
+
+
+def build_gate(found: FoundPolicy, jail: Jail, environ: Mapping[str, str]) -> Gate:
+    """Return the gate of one policy file, tested by its own tests."""
+    file = policy_file.load(found.raw, found.path)
+    writable = any(rule.writes for rule in file.rules.values())
+    configuration.check_trust(found, environ, in_jail=jail.contains(found.path), jail_is_writable=writable)
+    names = {*file.commands.allow, *(name for rule in file.rules.values() for name in rule.may_run)}
+    programs = Programs(file.environment.path, jail, names - set(file.commands.deny))
+    policy = Policy(file, found.raw, jail, programs)
+    failures = policy.self_test()
+    if failures:
+        raise StartupError(f"policy {found.path}: self-test failed: " + "; ".join(failures))
+    return Gate(policy, jail, Redactor(file.redaction))
+
+
+def audit_settings(file: PolicyFile, environ: Mapping[str, str]) -> tuple[str, str, bool]:
+    """Return the trail's path, its fail mode, and whether the path is our default, whose folder we make."""
+    fail_mode = environ.get("HTMCP_AUDIT_FAIL_MODE") or file.audit.fail_mode
+    if fail_mode not in ("closed", "open"):
+        raise StartupError(f"HTMCP_AUDIT_FAIL_MODE is {fail_mode!r}; 'closed' or 'open' is expected")
+    named = environ.get("HTMCP_AUDIT_LOG") or file.audit.log
+    if named:
+        return os.path.abspath(named), fail_mode, False
+    return os.path.join(configuration.state_folder(environ), "audit.jsonl"), fail_mode, True
+
+
+def open_trail(gate: Gate, environ: Mapping[str, str]) -> Trail:
+    """Return the audit trail, which must lie outside the jail."""
+    path, fail_mode, is_default = audit_settings(gate.policy.file, environ)
+    if gate.jail.contains(path):
+        raise StartupError(f"audit log {path}: lies in the jail; name a place outside it with HTMCP_AUDIT_LOG")
+    audit = gate.policy.file.audit
+    return Trail.open(
+        path,
+        fail_mode=fail_mode,
+        durability=audit.durability,
+        max_bytes=audit.max_bytes,
+        keep=audit.keep,
+        mirror=audit.mirror,
+        redact=gate.redactor.redact,
+        policy_sha256=gate.policy.digest,
+        warn=warn,
+        create_folder=is_default,
+    )
+
+
+def empty_home(environ: Mapping[str, str]) -> str:
+    """Return the folder that commands get as HOME: empty, and no profile grants a write to it."""
+    folder = os.path.join(configuration.state_folder(environ), "home")
+    try:
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        if os.listdir(folder):
+            raise StartupError(f"{folder}: must be empty; it is the HOME of every command")
+    except OSError as error:
+        raise StartupError(f"{folder}: {error.strerror}; commands need an empty HOME; XDG_STATE_HOME chooses the place") from None
+    return folder
+
+
+class Broker(msgspec.Struct):
+    """All that a serving broker holds."""
+
+    pipeline: Pipeline
+    trail: Trail
+    executor: Executor
+    environ: dict[str, str]
+
+    def reload(self) -> None:
+        """SIGHUP: rotate the trail, and take the policy as it stands now; a bad one leaves the old in force."""
+        gate = self.pipeline.gate
+        try:
+            self.trail.rotate()
+            new = build_gate(configuration.find_policy(self.environ), gate.jail, self.environ)
+        except StartupError as error:
+            warn(f"reload refused, the old policy stays in force: {error}")
+            return
+        self.pipeline.gate = new
+        self.trail.reload(new.policy.digest)
+
+    def close(self) -> None:
+        """Kill what runs, and close the trail."""
+        self.executor.close()
+        self.trail.close()
+
+
+def build(environ: Mapping[str, str]) -> Broker:
+    """Return a broker that may serve. Raises StartupError with one line for the operator."""
+    if sys.platform != "linux":
+        raise StartupError(f"{sys.platform} is not supported: commands are confined by Linux Landlock and seccomp")
+    found = configuration.find_policy(environ)
+    file = policy_file.load(found.raw, found.path)
+    jail = open_jail(file, environ)
+    gate = build_gate(found, jail, environ)
+    home = empty_home(environ)
+    executor = Executor(jail, gate.policy.file.containment, gate.policy.file.environment, home, warn)
+    try:
+        trail = open_trail(gate, environ)
+    except BaseException:
+        executor.close()
+        raise
+    return Broker(Pipeline(gate, trail, executor), trail, executor, dict(environ))

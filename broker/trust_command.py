@@ -1,0 +1,34 @@
+"""`hardened-terminal-mcp trust FILE`: approve exactly these bytes at exactly this place, as direnv does."""
+
+import argparse
+import os
+
+from broker import configuration
+from broker.configuration import FoundPolicy
+from broker.refusal import StartupError
+
+
+def main(arguments: list[str]) -> int:
+    """Approve a policy. Returns the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="hardened-terminal-mcp trust",
+        description="Approve a policy.toml that lies in the jail. A change of the file withdraws the approval.",
+    )
+    parser.add_argument("file", nargs="?", default="policy.toml", help="the policy (default: ./policy.toml)")
+    options = parser.parse_args(arguments)
+    found = configuration.read_policy(options.file)
+    _approve(found)
+    print(f"approved {os.path.realpath(found.path)}, SHA-256 {found.digest}")
+    return 0
+
+
+def _approve(found: FoundPolicy) -> None:
+    path = configuration.trust_path(os.environ)
+    if configuration.trust_line(found) in configuration.trusted(os.environ):
+        return
+    try:
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        with open(path, "a", encoding="utf-8") as file:
+            file.write(configuration.trust_line(found) + "\n")
+    except OSError as error:
+        raise StartupError(f"{path}: {error.strerror}") from None

@@ -1,0 +1,120 @@
+"""Which policy is used, and which is refused because a cloned repository could have brought it."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from broker import configuration, trust_command
+from broker.configuration import FoundPolicy
+from broker.refusal import StartupError
+
+POLICY = b'[commands]\nallow = ["ls"]\n'
+
+
+@pytest.fixture
+def environ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    settings = {"HOME": str(tmp_path / "home"), "XDG_CONFIG_HOME": str(tmp_path / "config")}
+    for name, value in settings.items():
+        monkeypatch.setenv(name, value)
+    return settings
+
+
+def here(raw: bytes = POLICY) -> FoundPolicy:
+    Path("policy.toml").write_bytes(raw)
+    return configuration.read_policy("policy.toml")
+
+
+def test_the_named_policy_wins_over_the_one_here(environ: dict[str, str], tmp_path: Path) -> None:
+    here()
+    (tmp_path / "named.toml").write_bytes(b"# named")
+    found = configuration.find_policy({**environ, "HTMCP_POLICY_FILE": str(tmp_path / "named.toml")})
+    assert (found.raw, found.named) == (b"# named", True)
+
+
+def test_the_policy_here_wins_over_the_users(environ: dict[str, str]) -> None:
+    user = Path(configuration.config_folder(environ))
+    user.mkdir(parents=True)
+    (user / "policy.toml").write_bytes(b"# user")
+    assert configuration.find_policy(environ).raw == b"# user"
+    here()
+    assert configuration.find_policy(environ).raw == POLICY
+
+
+def test_no_policy_at_all_names_both_places_and_init(environ: dict[str, str]) -> None:
+    with pytest.raises(StartupError, match=r"policy\.toml.*config.*init"):
+        configuration.find_policy(environ)
+
+
+@pytest.mark.parametrize("relative", ["", "relative/config"])
+def test_a_relative_xdg_folder_is_ignored(relative: str) -> None:
+    folder = configuration.config_folder({"HOME": "/home/ada", "XDG_CONFIG_HOME": relative})
+    assert folder == "/home/ada/.config/hardened-terminal-mcp"
+
+
+def test_a_policy_that_everybody_may_write_is_refused(environ: dict[str, str]) -> None:
+    here()
+    os.chmod("policy.toml", 0o666)
+    with pytest.raises(StartupError, match="everybody may write"):
+        configuration.find_policy(environ)
+
+
+def test_a_policy_that_is_a_fifo_is_refused_without_waiting_for_a_writer(environ: dict[str, str]) -> None:
+    os.mkfifo("policy.toml")
+    with pytest.raises(StartupError, match="not a regular file"):
+        configuration.find_policy(environ)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+def test_a_policy_of_another_user_is_refused(environ: dict[str, str]) -> None:
+    here()
+    os.chown("policy.toml", 12345, 12345)
+    with pytest.raises(StartupError, match="owned by user 12345"):
+        configuration.find_policy(environ)
+
+
+def test_a_policy_in_the_jail_is_refused_and_both_ways_out_are_named(environ: dict[str, str]) -> None:
+    with pytest.raises(StartupError, match=r"trust .*HTMCP_POLICY_FILE"):
+        configuration.check_trust(here(), environ, in_jail=True, jail_is_writable=False)
+
+
+def test_an_approved_policy_in_the_jail_is_used_until_it_changes(environ: dict[str, str]) -> None:
+    here()
+    assert trust_command.main([]) == 0
+    configuration.check_trust(here(), environ, in_jail=True, jail_is_writable=False)
+    with pytest.raises(StartupError, match="not approved"):
+        configuration.check_trust(here(POLICY + b"#"), environ, in_jail=True, jail_is_writable=False)
+
+
+def test_an_approval_holds_for_one_place_only(environ: dict[str, str], tmp_path: Path) -> None:
+    here()
+    trust_command.main([])
+    (tmp_path / "elsewhere").mkdir()
+    os.chdir(tmp_path / "elsewhere")
+    with pytest.raises(StartupError, match="not approved"):
+        configuration.check_trust(here(), environ, in_jail=True, jail_is_writable=False)
+
+
+def test_the_shipped_policy_in_the_jail_needs_no_approval(environ: dict[str, str]) -> None:
+    shutil.copy(configuration.shipped_policy_path(), "policy.toml")
+    found = configuration.find_policy(environ)
+    configuration.check_trust(found, environ, in_jail=True, jail_is_writable=False)
+
+
+def test_a_named_policy_in_a_writable_jail_is_refused(environ: dict[str, str]) -> None:
+    here()
+    named = configuration.find_policy({**environ, "HTMCP_POLICY_FILE": "policy.toml"})
+    configuration.check_trust(named, environ, in_jail=True, jail_is_writable=False)
+    with pytest.raises(StartupError, match="outside the jail"):
+        configuration.check_trust(named, environ, in_jail=True, jail_is_writable=True)
+
+
+def test_a_path_that_could_forge_an_approval_is_refused(environ: dict[str, str], tmp_path: Path) -> None:
+    folder = tmp_path / "a\nb"
+    folder.mkdir()
+    (folder / "policy.toml").write_bytes(POLICY)
+    with pytest.raises(StartupError, match="control characters"):
+        trust_command.main([str(folder / "policy.toml")])
