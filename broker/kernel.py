@@ -1,0 +1,178 @@
+"""The kernel's interface that Python's os module lacks: raw calls and struct layouts, each with its header.
+
+Always true: every call acts on the calling thread or on the descriptors it is given, raises OSError with
+the kernel's errno, and hands the kernel no pointer to an object that nobody holds. Nothing here decides
+anything: `confinement` says what a program may do, `landlock` and `seccomp` put that into the kernel's
+words.
+"""
+
+import ctypes
+import os
+import struct
+from typing import Final
+
+from broker.syscalls import NUMBER
+
+AT_FDCWD: Final = -100
+"""fcntl.h: relative to the working directory."""
+
+# linux/openat2.h
+RESOLVE_NO_XDEV: Final = 0x01
+RESOLVE_NO_MAGICLINKS: Final = 0x02
+RESOLVE_NO_SYMLINKS: Final = 0x04
+RESOLVE_BENEATH: Final = 0x08
+RESOLVE_IN_ROOT: Final = 0x10
+_OPEN_HOW: Final = struct.Struct("=QQQ")  # struct open_how: flags, mode, resolve
+
+# linux/landlock.h
+LANDLOCK_CREATE_RULESET_VERSION: Final = 1
+LANDLOCK_RULE_PATH_BENEATH: Final = 1
+_RULESET_ATTR: Final = struct.Struct("=QQQ")  # struct landlock_ruleset_attr: fs, net (ABI 4), scoped (ABI 6)
+_RULESET_ATTR_BYTES: Final = ((6, 24), (4, 16), (1, 8))
+_PATH_BENEATH: Final = struct.Struct("=Qi")  # struct landlock_path_beneath_attr, packed
+
+# linux/seccomp.h, linux/filter.h
+SECCOMP_SET_MODE_FILTER: Final = 1
+SECCOMP_FILTER_FLAG_NEW_LISTENER: Final = 1 << 3
+_SOCK_FPROG: Final = struct.Struct("@HP")  # struct sock_fprog: number of instructions, their address
+
+# linux/prctl.h
+_PR_SET_DUMPABLE: Final = 4
+_PR_CAPBSET_DROP: Final = 24
+_PR_SET_NO_NEW_PRIVS: Final = 38
+_PR_CAP_AMBIENT: Final = 47
+_PR_CAP_AMBIENT_CLEAR_ALL: Final = 4
+
+# linux/capability.h: version 3, header {version, pid}, two times {effective, permitted, inheritable}
+_NO_CAPABILITIES: Final = ctypes.create_string_buffer(struct.pack("=6I", *[0] * 6), 24)
+_CAPABILITY_HEADER: Final = ctypes.create_string_buffer(struct.pack("=Ii", 0x20080522, 0), 8)
+_CAPABILITIES: Final = 64
+
+# linux/sched.h
+_CLONE_FS: Final = 0x200
+
+_libc: Final = ctypes.CDLL(None, use_errno=True)
+_syscall: Final = _libc.syscall
+_syscall.argtypes = [ctypes.c_long] * 7
+_syscall.restype = ctypes.c_long
+_prctl: Final = _libc.prctl
+_prctl.argtypes = [ctypes.c_int, *[ctypes.c_ulong] * 4]
+_prctl.restype = ctypes.c_int
+
+
+def call(name: str, *arguments: int) -> int:
+    """Make the system call `name` (syscall(2)) and return its result. Raises OSError."""
+    result: int = _syscall(NUMBER[name], *arguments, *[0] * (6 - len(arguments)))
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+    return result
+
+
+def prctl(operation: int, *arguments: int) -> int:
+    """Call prctl(2). Raises OSError."""
+    result: int = _prctl(operation, *arguments, *[0] * (4 - len(arguments)))
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+    return result
+
+
+def openat2(dir_fd: int, path: str | bytes, flags: int, resolve: int) -> int:
+    """Open `path` relative to `dir_fd` under the RESOLVE_* rules (openat2(2)); O_CLOEXEC is added. Raises
+    OSError.
+    """
+    name = ctypes.create_string_buffer(os.fsencode(path))
+    how = ctypes.create_string_buffer(_OPEN_HOW.pack(flags | os.O_CLOEXEC, 0, resolve), _OPEN_HOW.size)
+    return call("openat2", dir_fd, ctypes.addressof(name), ctypes.addressof(how), _OPEN_HOW.size)
+
+
+def landlock_abi() -> int:
+    """Return Landlock's ABI version, 0 where there is none (landlock(7))."""
+    try:
+        return call("landlock_create_ruleset", 0, 0, LANDLOCK_CREATE_RULESET_VERSION)
+    except OSError:
+        return 0
+
+
+def landlock_create_ruleset(abi: int, file_rights: int, net_rights: int, scopes: int) -> int:
+    """Return a new ruleset's descriptor, close-on-exec (landlock_create_ruleset(2)). Raises OSError."""
+    attr = ctypes.create_string_buffer(
+        _RULESET_ATTR.pack(file_rights, net_rights, scopes), _RULESET_ATTR.size
+    )
+    size = next(size for least, size in _RULESET_ATTR_BYTES if abi >= least)
+    return call("landlock_create_ruleset", ctypes.addressof(attr), size, 0)
+
+
+def landlock_add_path(ruleset_fd: int, path_fd: int, rights: int) -> None:
+    """Grant `rights` on and beneath what `path_fd` is open on (landlock_add_rule(2)). Raises OSError."""
+    rule = ctypes.create_string_buffer(_PATH_BENEATH.pack(rights, path_fd), _PATH_BENEATH.size)
+    call("landlock_add_rule", ruleset_fd, LANDLOCK_RULE_PATH_BENEATH, ctypes.addressof(rule), 0)
+
+
+def landlock_restrict_self(ruleset_fd: int) -> None:
+    """Confine the calling thread; it needs no_new_privs (landlock_restrict_self(2)). Raises OSError."""
+    call("landlock_restrict_self", ruleset_fd, 0)
+
+
+def seccomp_filter(instructions: bytes, flags: int = 0) -> int:
+    """Put a filter of 8-byte `instructions` on the calling thread (seccomp(2)). Returns the listener, or
+    0. Raises OSError.
+    """
+    code = ctypes.create_string_buffer(instructions, len(instructions))
+    program = ctypes.create_string_buffer(
+        _SOCK_FPROG.pack(len(instructions) // 8, ctypes.addressof(code)), _SOCK_FPROG.size
+    )
+    return call("seccomp", SECCOMP_SET_MODE_FILTER, flags, ctypes.addressof(program))
+
+
+def set_no_new_privs() -> None:
+    """From now on no exec of this thread or its children gains rights (PR_SET_NO_NEW_PRIVS). Raises
+    OSError.
+    """
+    prctl(_PR_SET_NO_NEW_PRIVS, 1)
+
+
+def set_undumpable() -> None:
+    """Close /proc/PID and ptrace of this process to others of its user, and core dumps (PR_SET_DUMPABLE).
+    Raises OSError.
+    """
+    prctl(_PR_SET_DUMPABLE, 0)
+
+
+def unshare_working_directory() -> None:
+    """Give the calling thread a working directory, root and umask of its own (unshare(2), CLONE_FS).
+    Raises OSError.
+    """
+    call("unshare", _CLONE_FS)
+
+
+def drop_capabilities() -> None:
+    """Empty every capability set of the calling thread, the bounding set too where it may
+    (capabilities(7)). Raises OSError.
+    """
+    prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL)
+    for capability in range(_CAPABILITIES):
+        try:
+            prctl(_PR_CAPBSET_DROP, capability)
+        except (
+            OSError
+        ):  # EINVAL: past the last one; EPERM: no CAP_SETPCAP, and no_new_privs makes the set meaningless
+            break
+    call("capset", ctypes.addressof(_CAPABILITY_HEADER), ctypes.addressof(_NO_CAPABILITIES))
+
+
+def become(uid: int, gid: int, groups: list[int]) -> None:
+    """Change the calling thread alone to another user: raw calls, as libc's would change every thread.
+    Raises OSError.
+    """
+    packed = struct.pack(f"={len(groups)}I", *groups)
+    buffer = ctypes.create_string_buffer(packed, max(1, len(packed)))
+    call("setgroups", len(groups), ctypes.addressof(buffer))
+    call("setresgid", gid, gid, gid)
+    call("setresuid", uid, uid, uid)
+
+
+def address_of(data: bytes) -> int:
+    """Return where the characters of `data` stand in memory, as long as somebody holds `data`."""
+    return ctypes.cast(ctypes.c_char_p(data), ctypes.c_void_p).value or 0
