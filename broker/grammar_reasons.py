@@ -1,0 +1,143 @@
+"""What a refused command's reader is told: the character, its column, why, and what to do instead.
+
+Always true: a reason stays under 300 characters and repeats no more of the input than the one character it is
+about, or the operator that this character begins. It must not decide anything: `grammar` has refused already.
+"""
+
+import functools
+import re
+
+EMPTY = "the command is empty: name a program and its arguments"
+PROGRAM_IS_PATTERN = "the program's name holds an unquoted glob: name one program, its patterns may follow"
+
+_LITERALLY = "if it is meant as text, put the word in single quotes"
+
+_INSTEAD = {
+    ";": f"no second command in one call: run the commands one after the other; {_LITERALLY}",
+    "|": f"pipes are not available: run the two commands one after the other; {_LITERALLY}",
+    "||": "no command lists: run the first command, look at its exit code, then run the second",
+    "&": f"no background jobs: leave it out, the call waits for the command; {_LITERALLY}",
+    "&&": "no command lists: run the two commands one after the other; the folder to run in is `cwd`",
+    ">": f"no redirection: stdout and stderr come back apart, leave `>` and `2>` out; {_LITERALLY}",
+    ">>": "no redirection: nothing is appended to files; the output comes back in the reply",
+    "<": f"no redirection: name the file as an argument; {_LITERALLY}",
+    "<<": "no here-documents: a command has no input",
+    "<(": "no process substitution: run the two commands one after the other",
+    ">(": "no process substitution: run the two commands one after the other",
+    "`": f"no command substitution: run the inner command first and use its output; {_LITERALLY}",
+    "$(": f"no command substitution: run the inner command first and use its output; {_LITERALLY}",
+    "$": f"no expansion of variables or `$'…'`: write the value itself; {_LITERALLY}",
+    "\\": "no backslash outside single quotes: put the whole word in single quotes instead",
+    "\n": "one command in one call: no newline outside quotes; run the lines one after the other",
+}
+_IN_FIND = {
+    "\\(": "write '(' in quotes",
+    "\\)": "write ')' in quotes",
+    "\\!": "write ! without the backslash",
+}
+
+# Unicode 16: White_Space but blank, tab and newline; Cc beyond ASCII; Cf, Zl, Zp; Default_Ignorable_Code_Point;
+# the empty Braille pattern. Listed, not asked from `unicodedata`, whose answer depends on the Python version.
+_HIDDEN = (
+    "\x80-\xa0\xad\u034f\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u115f\u1160\u1680\u17b4\u17b5"
+    "\u180b-\u180f\u2000-\u200f\u2028-\u202f\u205f-\u206f\u2800\u3000\u3164\ufe00-\ufe0d\ufeff\uffa0\ufff0-\ufffb"
+    "\U000110bd\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
+)
+
+
+@functools.cache
+def hidden_characters() -> re.Pattern[str]:
+    """Match a character that a reader cannot see, or takes for a blank (UTR 36; CVE-2021-42574).
+
+    The two variation selectors that emoji need are let through behind a symbol, which shows them.
+    """
+    return re.compile(f"[{_HIDDEN}]|(?<![\u2000-\u2fff\U0001f000-\U0001faff])[\ufe0e\ufe0f]")
+
+
+def metacharacter(untrusted: str, place: int, *, in_find: bool) -> str:
+    """Return the reason for the unquoted metacharacter at `place`."""
+    pair, character = untrusted[place : place + 2], untrusted[place]
+    operator = pair if pair in _INSTEAD else character
+    instead = _INSTEAD[operator]
+    if in_find:
+        instead = _IN_FIND.get(pair, instead)
+    return f"{_shown(operator)} at column {place + 1}: {instead}"
+
+
+def anywhere(character: str, column: int) -> str:
+    """Return the reason for a metacharacter where the policy refuses them inside quotes too."""
+    return f"{_shown(character)} at column {column}: this policy refuses metacharacters inside quotes too"
+
+
+def in_double_quotes(character: str, column: int) -> str:
+    """Return the reason for a character that is live inside double quotes."""
+    return (
+        f"{_shown(character)} at column {column}: live inside double quotes; use single quotes for this word"
+    )
+
+
+def unterminated(quote: str, column: int) -> str:
+    """Return the reason for a quote that never ends."""
+    return f"the quote {quote} at column {column} never ends; close it, or use the other kind around it"
+
+
+def control(character: str, column: int) -> str:
+    """Return the reason for a control character of ASCII."""
+    return f"control character U+{ord(character):04X} at column {column}: not allowed, quotes or not; leave it out"
+
+
+def surrogate(column: int) -> str:
+    """Return the reason for a lone surrogate."""
+    return f"a lone surrogate at column {column}: the command is not valid Unicode text"
+
+
+def hidden(character: str, column: int) -> str:
+    """Return the reason for an invisible character."""
+    return (
+        f"U+{ord(character):04X} at column {column}: an invisible, direction or blank-like character; "
+        "what is read must be what runs: leave it out or use a plain blank"
+    )
+
+
+def globs_off(column: int) -> str:
+    """Return the reason for a live glob under a policy that turns them off."""
+    return f"the word at column {column} holds `*`, `?` or `[…]`: this policy expands no globs; {_LITERALLY}"
+
+
+def assignment(column: int) -> str:
+    """Return the reason for a leading assignment."""
+    return (
+        f"NAME=value at column {column}: environment variables cannot be set; begin with the program's name"
+    )
+
+
+def tilde(column: int) -> str:
+    """Return the reason for an unquoted tilde that a shell expands."""
+    return f"`~` at column {column}: not expanded; name a path inside the jail; {_LITERALLY}"
+
+
+def comment(column: int) -> str:
+    """Return the reason for a comment."""
+    return f"`#` at column {column}: no comments; leave the rest of the line out; {_LITERALLY}"
+
+
+def brace(column: int) -> str:
+    """Return the reason for a brace expansion."""
+    return (
+        f"`{{…}}` in the word at column {column}: braces are not expanded; write the words out; {_LITERALLY}"
+    )
+
+
+def negation(column: int) -> str:
+    """Return the reason for a lone exclamation mark."""
+    return f"`!` at column {column}: a shell's negation is not available; {_LITERALLY}"
+
+
+def parenthesis(character: str, column: int, *, in_find: bool) -> str:
+    """Return the reason for an unquoted parenthesis."""
+    instead = "let `(` and `)` stand as words by themselves" if in_find else _LITERALLY
+    return f"`{character}` in the word at column {column}: no subshells, functions or groups; {instead}"
+
+
+def _shown(operator: str) -> str:
+    return {"\n": "a newline", "\\": "a backslash", "`": "a backtick"}.get(operator, f"`{operator}`")
