@@ -133,7 +133,7 @@ def set_no_new_privs() -> None:
     prctl(_PR_SET_NO_NEW_PRIVS, 1)
 
 
-def set_undumpable() -> None:
+def forbid_inspection() -> None:
     """Close /proc/PID and ptrace of this process to others of its user, and core dumps (PR_SET_DUMPABLE).
     Raises OSError.
     """

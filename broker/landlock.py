@@ -1,0 +1,111 @@
+"""Landlock rulesets: which files a thread and its children may touch, as (path, rights) pairs, put into the kernel.
+
+Always true: every right that this kernel knows is handled, so what no rule grants is denied; a path that
+does not exist grants nothing. Numbers: linux/landlock.h. What Landlock does not see (chmod, stat, UDP ...)
+is `seccomp`'s part.
+"""
+
+import os
+import stat
+from typing import Final, NamedTuple
+
+from broker import kernel
+
+EXECUTE, WRITE_FILE, READ_FILE, READ_DIR, REMOVE_DIR, REMOVE_FILE = (1 << bit for bit in range(6))
+MAKE_CHAR, MAKE_DIR, MAKE_REG, MAKE_SOCK, MAKE_FIFO, MAKE_BLOCK, MAKE_SYM = (1 << bit for bit in range(6, 13))
+REFER, TRUNCATE, IOCTL_DEV = (1 << bit for bit in range(13, 16))
+
+READ: Final = READ_FILE | READ_DIR
+WRITE: Final = (
+    WRITE_FILE
+    | TRUNCATE
+    | REMOVE_DIR
+    | REMOVE_FILE
+    | MAKE_DIR
+    | MAKE_REG
+    | MAKE_SOCK
+    | MAKE_FIFO
+    | MAKE_SYM
+    | REFER
+)
+FILE_RIGHTS: Final = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV
+"""The rights that make sense for what is no folder; the kernel refuses others there."""
+
+_HANDLED_BITS: Final = ((5, 16), (3, 15), (2, 14), (1, 13))
+"""From this ABI on, so many file rights exist."""
+_NET_TCP: Final = 3  # LANDLOCK_ACCESS_NET_BIND_TCP | _CONNECT_TCP, ABI 4
+_SCOPES: Final = 3  # LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET | _SIGNAL, ABI 6
+SCOPED_ABI: Final = 6
+"""The first ABI that keeps signals within a domain. Below it, kill(-1) would reach everything of this
+user.
+"""
+
+
+class Rule(NamedTuple):
+    """`rights` on `path`, and beneath it if it is a folder."""
+
+    path: str
+    rights: int
+
+
+def handled_rights(abi: int) -> int:
+    """Return every file right that Landlock of this ABI can deny."""
+    return next((1 << bits) - 1 for least, bits in _HANDLED_BITS if abi >= least)
+
+
+class Rulesets:
+    """Makes rulesets. Descriptors of the places that rules name are opened once and shared by all
+    rulesets.
+    """
+
+    def __init__(self, abi: int) -> None:
+        self.abi = abi
+        self._places: dict[str, tuple[int, int] | None] = {}
+
+    def build(self, rules: tuple[Rule, ...], *, network: bool) -> int:
+        """Return a ruleset's descriptor, close-on-exec. Raises OSError."""
+        tcp = 0 if network or self.abi < 4 else _NET_TCP
+        scopes = _SCOPES if self.abi >= SCOPED_ABI else 0
+        ruleset_fd = kernel.landlock_create_ruleset(self.abi, handled_rights(self.abi), tcp, scopes)
+        try:
+            for rule in rules:
+                self._add(ruleset_fd, rule)
+        except BaseException:
+            os.close(ruleset_fd)
+            raise
+        return ruleset_fd
+
+    def scope_only(self) -> int:
+        """Return a ruleset that denies no file, but keeps signals and abstract sockets within. Raises
+        OSError.
+        """
+        return kernel.landlock_create_ruleset(self.abi, 0, 0, _SCOPES)
+
+    def _add(self, ruleset_fd: int, rule: Rule) -> None:
+        if rule.path not in self._places:
+            self._places[rule.path] = _open_place(rule.path)
+        place = self._places[rule.path]
+        if place is not None:
+            place_fd, possible = place
+            rights = rule.rights & possible & handled_rights(self.abi)
+            if rights:
+                kernel.landlock_add_path(ruleset_fd, place_fd, rights)
+
+    def add_once(self, ruleset_fd: int, rule: Rule) -> None:
+        """Grant a place that comes and goes, such as one call's temporary folder. Raises OSError."""
+        place = _open_place(rule.path)
+        if place is None:
+            raise FileNotFoundError(rule.path)
+        try:
+            kernel.landlock_add_path(ruleset_fd, place[0], rule.rights & handled_rights(self.abi))
+        finally:
+            os.close(place[0])
+
+
+def _open_place(path: str) -> tuple[int, int] | None:
+    try:
+        place_fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    except OSError:
+        return None
+    folder = stat.S_ISDIR(os.fstat(place_fd).st_mode)
+    return place_fd, -1 if folder else FILE_RIGHTS

@@ -1,0 +1,219 @@
+"""The system call filters: which calls a confined program may make, assembled into the kernel's classic BPF.
+
+Always true: a call of another architecture kills, a number that nobody here has judged (x32's too) answers
+ENOSYS, and whatever needs a look at memory is not decided here, because memory can change after the look.
+Landlock confines files; this confines what Landlock does not see. The filter is a search tree, so that a
+call costs a few comparisons and the kernel's own cache of always-allowed calls works.
+"""
+
+import struct
+from typing import Final, NamedTuple
+
+from broker.syscalls import AUDIT_ARCHITECTURE, LAST, MACHINE, NUMBER
+
+Code = tuple[tuple[int, int, int, int], ...]
+"""struct sock_filter of linux/filter.h: operation, jump if true, jump if false, operand."""
+
+# linux/bpf_common.h: BPF_LD|BPF_W|BPF_ABS, BPF_ALU|BPF_AND|BPF_K, BPF_JMP with BPF_JA, BPF_JEQ, BPF_JGT,
+# BPF_JGE, BPF_RET|BPF_K
+_LOAD, _AND, _JUMP, _EQUAL, _ABOVE, _AT_LEAST, _RETURN = 0x20, 0x54, 0x05, 0x15, 0x25, 0x35, 0x06
+_FARTHEST_JUMP: Final = 255
+
+# struct seccomp_data of linux/seccomp.h; the low half of an argument comes first on both machines
+_NUMBER_AT, _ARCHITECTURE_AT, _ARGUMENTS_AT = 0, 4, 16
+
+# linux/seccomp.h; asm-generic/errno-base.h
+_EPERM, _EACCES, _ENOSYS = 1, 13, 38
+
+
+def _answer(value: int) -> Code:
+    return ((_RETURN, 0, 0, value),)
+
+
+ALLOW: Final = _answer(0x7FFF0000)
+KILL: Final = _answer(0x80000000)
+ASK: Final = _answer(0x7FC00000)
+"""SECCOMP_RET_USER_NOTIF: the holder of the filter's listener answers."""
+FORBIDDEN: Final = _answer(0x00050000 | _EPERM)
+REFUSED: Final = _answer(0x00050000 | _EACCES)
+ABSENT: Final = _answer(0x00050000 | _ENOSYS)
+"""For calls whose callers have another way when a kernel lacks them."""
+
+
+def _load(argument: int, half: int = 0) -> tuple[int, int, int, int]:
+    return (_LOAD, 0, 0, _ARGUMENTS_AT + 8 * argument + 4 * half)
+
+
+def if_equal(argument: int, value: int, then: Code, otherwise: Code) -> Code:
+    """Compare all 64 bits of an argument."""
+    low, high = value & 0xFFFFFFFF, value >> 32
+    return (
+        _load(argument),
+        (_EQUAL, 0, len(then) + 2, low),
+        _load(argument, 1),
+        (_EQUAL, 0, len(then), high),
+        *then,
+        *otherwise,
+    )
+
+
+def if_bits(argument: int, mask: int, value: int, then: Code, otherwise: Code) -> Code:
+    """Compare the bits of `mask` in the low half of an argument: for what the kernel reads as an int."""
+    return (_load(argument), (_AND, 0, 0, mask), (_EQUAL, 0, len(then), value), *then, *otherwise)
+
+
+def if_among(argument: int, values: tuple[int, ...], then: Code, otherwise: Code) -> Code:
+    """Compare the low half of an argument with each of `values`."""
+    tests = tuple((_EQUAL, len(values) - place, 0, value) for place, value in enumerate(values))
+    return (_load(argument), *tests, (_JUMP, 0, 0, len(then)), *then, *otherwise)
+
+
+def assemble(verdicts: dict[str, Code]) -> bytes:
+    """Return the filter that gives each named call its verdict, and every other call that is known here
+    ALLOW.
+    """
+    by_number = sorted((NUMBER[name], code) for name, code in verdicts.items() if name in NUMBER)
+    segments: list[tuple[int, Code]] = [(0, ALLOW)]
+    for number, code in by_number:
+        if segments[-1][0] == number:
+            segments.pop()
+        if not segments or segments[-1][1] != code:
+            segments.append((number, code))
+        segments.append((number + 1, ALLOW))
+    tree = _tree(_merged(segments))
+    head: Code = (
+        (_LOAD, 0, 0, _ARCHITECTURE_AT),
+        (_EQUAL, 1, 0, AUDIT_ARCHITECTURE[MACHINE]),
+        *KILL,
+        (_LOAD, 0, 0, _NUMBER_AT),
+        (_ABOVE, 0, 1, LAST),
+        *ABSENT,
+    )
+    return b"".join(struct.pack("=HBBI", *instruction) for instruction in head + tree)
+
+
+def _merged(segments: list[tuple[int, Code]]) -> list[tuple[int, Code]]:
+    merged: list[tuple[int, Code]] = []
+    for start, code in segments:
+        if not merged or merged[-1][1] != code:
+            merged.append((start, code))
+    return merged
+
+
+def _tree(segments: list[tuple[int, Code]]) -> Code:
+    if len(segments) == 1:
+        return segments[0][1]
+    middle = len(segments) // 2
+    below, above = _tree(segments[:middle]), _tree(segments[middle:])
+    start = segments[middle][0]
+    if len(below) <= _FARTHEST_JUMP:
+        return ((_AT_LEAST, len(below), 0, start), *below, *above)
+    return ((_AT_LEAST, 0, 1, start), (_JUMP, 0, 0, len(below)), *below, *above)
+
+
+# asm-generic/ioctls.h, linux/fs.h: keystrokes or code for a terminal, a file's owner for signals, inode flags
+_DANGEROUS_IOCTLS: Final = (
+    0x5412,  # TIOCSTI
+    0x541C,  # TIOCLINUX
+    0x541D,  # TIOCCONS
+    0x5423,  # TIOCSETD
+    0x8901,  # FIOSETOWN
+    0x8902,  # SIOCSPGRP
+    0x40086602,  # FS_IOC_SETFLAGS
+    0x40046602,  # FS_IOC32_SETFLAGS
+    0x401C5820,  # FS_IOC_FSSETXATTR
+)
+_F_SETOWN, _F_SETOWN_EX = 8, 15  # asm-generic/fcntl.h
+
+# linux/sched.h, asm-generic/signal.h
+_CLONE_THREAD: Final = 0x00010000
+_CLONE_NEW: Final = 0x7E020080  # NEWNS NEWCGROUP NEWUTS NEWIPC NEWUSER NEWPID NEWNET NEWTIME
+_SPAWN: Final = 0x00000100 | 0x00004000 | 17  # CLONE_VM, CLONE_VFORK, SIGCHLD: what posix_spawn(3) asks for
+
+# linux/socket.h, linux/net.h
+_AF_UNIX, _AF_INET, _AF_INET6 = 1, 2, 10
+
+_O_CREAT: Final = 0o100  # asm-generic/fcntl.h
+_SET_ID_BITS: Final = 0o6000
+
+_FORBIDDEN: Final = """
+acct add_key adjtimex bpf capset chroot clock_adjtime clock_settime create_module delete_module fanotify_init
+fanotify_mark file_setattr finit_module fsconfig fsmount fsopen fspick init_module ioperm iopl kcmp
+kexec_file_load kexec_load keyctl listmount lookup_dcookie lsm_set_self_attr migrate_pages mount
+mount_setattr move_mount move_pages mq_open mq_unlink msgctl msgget msgrcv msgsnd name_to_handle_at
+nfsservctl open_by_handle_at open_tree open_tree_attr perf_event_open pidfd_getfd pivot_root process_madvise
+process_mrelease process_vm_readv process_vm_writev ptrace quotactl quotactl_fd reboot request_key semctl
+semget semop semtimedop setdomainname sethostname setns settimeofday shmat shmctl shmdt shmget statmount
+swapoff swapon sysfs syslog umount2 unshare uselib ustat vhangup _sysctl
+"""
+_ABSENT: Final = """
+clone3 execveat io_setup io_destroy io_submit io_cancel io_getevents io_uring_enter io_uring_register
+io_uring_setup memfd_create memfd_secret modify_ldt userfaultfd
+"""
+_METADATA: Final = """
+chmod chown fchmod fchmodat fchmodat2 fchown fchownat fremovexattr fsetxattr futimesat lchown lremovexattr
+lsetxattr removexattr removexattrat setxattr setxattrat utime utimensat utimes
+"""
+
+METADATA_CALLS: Final = tuple(_METADATA.split())
+"""Calls that change mode, owner, times or attributes of a file. Landlock does not look at them."""
+
+
+def _base() -> dict[str, Code]:
+    verdicts = dict.fromkeys(_FORBIDDEN.split(), FORBIDDEN) | dict.fromkeys(_ABSENT.split(), ABSENT)
+    own = if_equal(0, 0, ALLOW, FORBIDDEN)  # process 0 is the caller itself
+    for name in ("prlimit64", "sched_setaffinity", "sched_setattr", "sched_setparam", "sched_setscheduler"):
+        verdicts[name] = own
+    verdicts["setpriority"] = if_bits(
+        0, 0xFFFFFFFF, 0, if_bits(1, 0xFFFFFFFF, 0, ALLOW, FORBIDDEN), FORBIDDEN
+    )
+    verdicts["ioprio_set"] = if_bits(0, 0xFFFFFFFF, 1, if_bits(1, 0xFFFFFFFF, 0, ALLOW, FORBIDDEN), FORBIDDEN)
+    verdicts["personality"] = if_among(0, (0, 0xFFFFFFFF), ALLOW, FORBIDDEN)  # the default, and the question
+    verdicts["ioctl"] = if_among(1, _DANGEROUS_IOCTLS, FORBIDDEN, ALLOW)
+    verdicts["fcntl"] = if_among(1, (_F_SETOWN, _F_SETOWN_EX), FORBIDDEN, ALLOW)
+    verdicts["socketpair"] = if_bits(0, 0xFFFFFFFF, _AF_UNIX, ALLOW, REFUSED)
+    return verdicts
+
+
+class FilterRules(NamedTuple):
+    """What the filter of one profile leaves open. `exec_address` pins the one exec; None leaves exec to
+    Landlock.
+    """
+
+    exec_address: int | None
+    network: bool = False
+    processes: bool = False
+    metadata: Code = FORBIDDEN
+
+
+def _exec_verdicts(rules: FilterRules) -> dict[str, Code]:
+    if rules.exec_address is None:
+        return {}
+    return {"execve": if_equal(0, rules.exec_address, ALLOW, REFUSED)}
+
+
+def _process_verdicts(rules: FilterRules) -> dict[str, Code]:
+    if rules.processes:
+        return {"clone": if_bits(0, _CLONE_NEW, 0, ALLOW, FORBIDDEN)}
+    spawn = if_equal(0, _SPAWN, ALLOW, FORBIDDEN)
+    thread = if_bits(0, _CLONE_NEW | _CLONE_THREAD, _CLONE_THREAD, ALLOW, spawn)
+    return {"clone": thread, "fork": FORBIDDEN, "vfork": FORBIDDEN}
+
+
+def _set_id_verdicts() -> dict[str, Code]:
+    """Files that lend their owner's rights to whoever runs them: never made, whatever the umask."""
+    verdicts: dict[str, Code] = {"openat2": ABSENT}  # its mode stands in memory
+    for name, flags, mode in (("open", 1, 2), ("openat", 2, 3)):
+        plain = if_bits(mode, _SET_ID_BITS, 0, ALLOW, FORBIDDEN)
+        verdicts[name] = if_bits(flags, _O_CREAT, 0, ALLOW, plain)
+    for name, mode in (("creat", 1), ("mknod", 1), ("mknodat", 2)):
+        verdicts[name] = if_bits(mode, _SET_ID_BITS, 0, ALLOW, FORBIDDEN)
+    return verdicts
+
+
+def filter_for(rules: FilterRules) -> bytes:
+    """Return the instructions for `rules`."""
+    verdicts = _base() | _exec_verdicts(rules) | _process_verdicts(rules) | _set_id_verdicts()
+    verdicts |= dict.fromkeys(METADATA_CALLS, rules.metadata)
+    verdicts["socket"] = if_among(0, (_AF_INET, _AF_INET6), ALLOW, REFUSED) if rules.network else REFUSED
+    return assemble(verdicts)
