@@ -51,8 +51,8 @@ _CHARACTER_CLASS = re.compile(r"\[([:.=])[^/\0]*?\1\]")
 class Word(msgspec.Struct, frozen=True):
     """One word of a command.
 
-    `column`, from 1, is where it begins. `pattern` is None, or, if the word has live glob characters, the word
-    as a pattern in which a backslash stands before each special character that is literal.
+    `column`, from 1, is where it begins. `pattern` is None, or, if the word has live globs, the word as
+    a pattern in which a backslash stands before each special character that is literal.
     """
 
     text: str

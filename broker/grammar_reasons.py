@@ -36,7 +36,7 @@ _IN_FIND = {
     "\\!": "write ! without the backslash",
 }
 
-# Unicode 16: White_Space but blank, tab and newline; Cc beyond ASCII; Cf, Zl, Zp; Default_Ignorable_Code_Point;
+# Unicode 16: White_Space but blank, tab, newline; Cc beyond ASCII; Cf, Zl, Zp; Default_Ignorable_Code_Point;
 # the empty Braille pattern. Listed, not asked from `unicodedata`, whose answer depends on the Python version.
 _HIDDEN = (
     "\x80-\xa0\xad\u034f\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u115f\u1160\u1680\u17b4\u17b5"
@@ -83,7 +83,7 @@ def unterminated(quote: str, column: int) -> str:
 
 def control(character: str, column: int) -> str:
     """Return the reason for a control character of ASCII."""
-    return f"control character U+{ord(character):04X} at column {column}: not allowed, quotes or not; leave it out"
+    return f"control character U+{ord(character):04X} at column {column}: not allowed, even in quotes"
 
 
 def surrogate(column: int) -> str:

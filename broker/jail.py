@@ -1,0 +1,287 @@
+"""The one directory that commands work in, held by descriptor.
+
+What always holds:
+- a directory or file counts as inside because the kernel opened it beneath the jail's descriptor (openat2
+  with RESOLVE_BENEATH and RESOLVE_NO_MAGICLINKS), never because two strings look alike;
+- text that climbs above the root is refused even if it would come back: that tells what lies outside;
+- a failure that is not understood refuses;
+- no reason names a path, so none names one outside the jail.
+
+A check is a verdict on this moment. Links may change afterwards: then a command's rights in the kernel hold.
+A hard link is a name like any other: a file that has a name in the jail is in the jail.
+"""
+
+import errno
+import os
+import stat
+from types import TracebackType
+
+from broker.kernel import AT_FDCWD, RESOLVE_BENEATH, RESOLVE_NO_MAGICLINKS, openat2
+from broker.refusal import CwdEscape, PolicyDenied, StartupError
+from protocol.messages import PATH_CHARACTERS
+
+_BENEATH = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS
+_TRIES = 8
+"""openat2(2): with `..` in the path, a rename elsewhere may answer EAGAIN; then it may be tried again."""
+
+_MISSING = (errno.ENOENT, errno.ENOTDIR)
+_UPWARDS = "leads out of the jail by `..`; only paths beneath the jail's root are allowed"
+_ABSOLUTE = "is absolute and outside the jail; use a relative path"
+_LINK = "leads out of the jail through a link; only what lies beneath the jail's root is allowed"
+_WHY = {
+    errno.EXDEV: _LINK,
+    errno.ELOOP: "goes through too many links, or through one that the kernel makes up; name the file itself",
+    errno.EACCES: "goes through a folder that may not be searched",
+    errno.ENAMETOOLONG: "is longer than a path may be",
+}
+
+
+class OutsideError(Exception):
+    """A path does not lie beneath the jail, or nobody can tell. The message continues "the path …"."""
+
+
+class Located:
+    """A working directory beneath the jail.
+
+    `fd` is an O_PATH descriptor for fchdir(2), closed by `close`. `relative` is the path from the root, with
+    links resolved: "" for the root itself.
+    """
+
+    __slots__ = ("fd", "relative")
+
+    def __init__(self, fd: int, relative: str) -> None:
+        self.fd = fd
+        self.relative = relative
+
+    def close(self) -> None:
+        """Close the descriptor; a second time does nothing."""
+        fd, self.fd = self.fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    def __enter__(self) -> "Located":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class Jail:
+    """The jail: `root` as given, made absolute; `real` with links resolved; `fd`, an O_PATH descriptor."""
+
+    __slots__ = ("fd", "identity", "real", "root")
+
+    def __init__(self, root: str) -> None:
+        """Open `root`. Raises StartupError if it is missing, no directory, `/`, or cannot be read."""
+        try:
+            self.fd = os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        except (OSError, ValueError) as error:
+            raise StartupError(f"jail {root!r}: {_startup_reason(error)}") from None
+        try:
+            self.root = os.path.abspath(root)
+            self.real = os.path.realpath(root)
+            self.identity = _identity(os.fstat(self.fd))
+            self._check_root()
+        except BaseException:
+            os.close(self.fd)
+            raise
+
+    def _check_root(self) -> None:
+        problem = ""
+        try:
+            if self.identity == _identity(os.stat("/")):
+                problem = "is the whole file system; name a directory with one project"
+            elif not os.access(".", os.R_OK | os.X_OK, dir_fd=self.fd):
+                problem = "cannot be read"
+            elif _identity(os.stat(self.real)) != self.identity:
+                problem = "changed while it was opened"
+            else:
+                os.close(openat2(self.fd, ".", os.O_PATH, _BENEATH))
+        except OSError as error:
+            problem = (
+                f"cannot be opened beneath a descriptor: {error.strerror} (Linux 5.6 or later is needed)"
+            )
+        if problem:
+            raise StartupError(f"jail {self.root!r}: {problem}")
+
+    def close(self) -> None:
+        """Close the descriptor."""
+        os.close(self.fd)
+
+    def locate(self, untrusted_cwd: str | None) -> Located:
+        """Return the working directory of a call; None or "" is the root. Raises CwdEscape."""
+        if not untrusted_cwd:
+            return Located(os.dup(self.fd), "")
+        if len(untrusted_cwd) > PATH_CHARACTERS or "\0" in untrusted_cwd:
+            raise CwdEscape("cwd is no path")
+        try:
+            return self._locate(self._parts(untrusted_cwd, ""))
+        except OutsideError as error:
+            raise CwdEscape(f"cwd {error}") from None
+        except UnicodeEncodeError:
+            raise CwdEscape("cwd is not valid Unicode text") from None
+
+    def _locate(self, parts: list[str]) -> Located:
+        try:
+            fd = self.open("/".join(parts), os.O_PATH | os.O_DIRECTORY)
+        except FileNotFoundError:
+            raise OutsideError(
+                "does not exist; name a directory beneath the jail's root, or leave cwd out"
+            ) from None
+        except NotADirectoryError:
+            raise OutsideError("is not a directory; name a directory beneath the jail's root") from None
+        except OSError as error:
+            raise OutsideError(_why(error)) from None
+        try:
+            return Located(fd, self._directory(fd))
+        except BaseException:
+            os.close(fd)
+            raise
+
+    def _directory(self, fd: int) -> str:
+        """Return the path from the root of an open directory that can be read and searched."""
+        relative = self.beneath(_real_path(fd))
+        if relative is None:
+            raise OutsideError(_LINK)
+        if not os.access(".", os.R_OK | os.X_OK, dir_fd=fd):
+            raise OutsideError("is a directory that cannot be read")
+        return relative
+
+    def check(self, word: str, located: Located) -> str:
+        """Return the path from the root that `word` means in `located`. Raises PolicyDenied if it leads out.
+
+        What does not exist is judged by its deepest ancestor that does. Devices and named pipes are refused: a
+        command that opens one waits for ever, or reads what no file of the jail holds.
+        """
+        try:
+            parts = self._parts(word, located.relative)
+            self._check_parts(parts)
+        except OutsideError as error:
+            raise PolicyDenied(f"the path {error}") from None
+        return "/".join(parts)
+
+    def _check_parts(self, parts: list[str]) -> None:
+        for end in range(len(parts), -1, -1):
+            try:
+                fd = self.open("/".join(parts[:end]), os.O_PATH)
+            except OSError as error:
+                if error.errno not in _MISSING or end == 0:
+                    raise OutsideError(_why(error)) from None
+                if parts[end - 1] == "..":
+                    raise OutsideError("has `..` behind a folder that does not exist") from None
+                continue
+            try:
+                mode = os.fstat(fd).st_mode
+            finally:
+                os.close(fd)
+            if stat.S_ISFIFO(mode) or stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
+                raise OutsideError("is a device or a named pipe, not a file")
+            return
+
+    def open(self, relative: str, flags: int) -> int:
+        """Open a path from the root, beneath it only; the caller closes. O_CLOEXEC is set. Raises OSError.
+
+        A link with an absolute target, which RESOLVE_BENEATH refuses, is followed if it leads back inside.
+        EXDEV says that the path leads out.
+        """
+        for _ in range(_TRIES):
+            try:
+                return openat2(self.fd, relative or ".", flags, _BENEATH)
+            except OSError as error:
+                if error.errno == errno.EXDEV:
+                    return self._open_again(relative, flags)
+                if error.errno != errno.EAGAIN:
+                    raise
+        raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+    def _open_again(self, relative: str, flags: int) -> int:
+        """Open by its true name what a link reaches that leaves the jail on its way, if it is beneath."""
+        try:
+            inside = self._true_name(self.fd, relative)
+        except OSError as error:  # what cannot be reached there, missing or not, is nobody's business
+            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV)) from error
+        if inside is None:
+            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+        return openat2(self.fd, inside or ".", flags, _BENEATH)
+
+    def _true_name(self, dir_fd: int, path: str) -> str | None:
+        fd = openat2(dir_fd, path, os.O_PATH, RESOLVE_NO_MAGICLINKS)
+        try:
+            return self.beneath(_real_path(fd))
+        finally:
+            os.close(fd)
+
+    def _parts(self, path: str, base: str) -> list[str]:
+        """Return the components of `path` from the root. Raises OutsideError if its text leaves the root."""
+        absolute = path.startswith("/")
+        parts = self._absolute_parts(path) if absolute else _components(base) + _components(path)
+        depth = 0
+        for part in parts:
+            depth += -1 if part == ".." else 1
+            if depth < 0:
+                raise OutsideError(_UPWARDS)
+        return parts
+
+    def _absolute_parts(self, path: str) -> list[str]:
+        parts = _components(path)
+        for root in (self.real, self.root):
+            base = _components(root)
+            if parts[: len(base)] == base:
+                return parts[len(base) :]
+        try:  # another name of a place in the jail, by a link outside it that the user made
+            inside = self._true_name(AT_FDCWD, path)
+        except OSError:
+            inside = None
+        if inside is None:
+            raise OutsideError(_ABSOLUTE)
+        return _components(inside)
+
+    def beneath(self, real: str) -> str | None:
+        """Return the path from the root of an absolute path without links, or None if outside."""
+        if real == self.real:
+            return ""
+        return real[len(self.real) + 1 :] if real.startswith(self.real + "/") else None
+
+    def contains(self, path: str) -> bool:
+        """Whether `path` lies beneath the root, links resolved, by whatever name. It need not exist yet.
+
+        For start-up. Compares device and inode of each folder above: a second mount of the jail counts too.
+        """
+        folder = os.path.realpath(path)
+        while True:
+            try:
+                if _identity(os.stat(folder)) == self.identity:
+                    return True
+            except OSError:
+                if self.beneath(folder) is not None:
+                    return True
+            if folder == "/":
+                return False
+            folder = os.path.dirname(folder)
+
+
+def _components(path: str) -> list[str]:
+    return [part for part in path.split("/") if part not in ("", ".")]
+
+
+def _identity(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino
+
+
+def _real_path(fd: int) -> str:
+    """Return the path of an open file as the kernel knows it (proc(5), /proc/pid/fd)."""
+    return os.readlink(f"/proc/self/fd/{fd}")
+
+
+def _why(error: OSError) -> str:
+    return _WHY.get(error.errno or 0, f"cannot be checked ({os.strerror(error.errno or 0)})")
+
+
+def _startup_reason(error: OSError | ValueError) -> str:
+    if isinstance(error, FileNotFoundError):
+        return "does not exist"
+    if isinstance(error, NotADirectoryError):
+        return "is not a directory"
+    return error.strerror if isinstance(error, OSError) and error.strerror else "is no path"
