@@ -1,0 +1,88 @@
+"""One client's connection as the SDK's server sees it, in the protocol era that the client's first request opens.
+
+Always true: the first request decides between the handshake era (2024-11-05 to 2025-11-25) and the era in which every
+request carries its own envelope (2026-07-28), once; a claim of the other era is refused. Must not: read or write.
+The SDK's own loop does the same on memory streams; those cost most of a call (docs/performance.md), its kernel does not.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from mcp.server.connection import Connection, NotifyOnlyOutbound
+from mcp.server.lowlevel import Server
+from mcp.server.runner import ServerRunner, serve_one
+from mcp.shared.dispatcher import DispatchContext, Outbound
+from mcp.shared.exceptions import MCPError
+from mcp.shared.inbound import InboundLadderRejection, classify_inbound_request
+from mcp.shared.transport_context import TransportContext
+from mcp_types import INVALID_REQUEST, PROTOCOL_VERSION_META_KEY, UNSUPPORTED_PROTOCOL_VERSION
+from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
+
+Context = DispatchContext[TransportContext]
+Params = Mapping[str, Any] | None
+
+SEAL = "untrusted"
+"""The one key under which the arguments of a tool call reach its handler, whatever they are."""
+
+
+class Eras:
+    """Routes requests and notifications to the server in the era of the connection."""
+
+    def __init__(self, server: Server[Any], outbound: Outbound) -> None:
+        self._server = server
+        self._state: dict[str, Any] = {}
+        self._notify_only = NotifyOnlyOutbound(outbound)
+        self._handshake = ServerRunner(server, Connection.for_loop(outbound), self._state)
+        self._is_modern: bool | None = None
+
+    def open(self, method: str, params: Params) -> None:
+        """Let the first request decide the era; later ones change nothing."""
+        if self._is_modern is None:
+            self._is_modern = method != "initialize" and _has_envelope(params)
+
+    async def on_request(self, context: Context, method: str, params: Params) -> dict[str, Any]:
+        """Return the result of a request. Raises MCPError or pydantic's ValidationError."""
+        if method == "tools/call":
+            params = sealed(params)
+        if self._is_modern:
+            return await self._on_modern_request(context, method, params)
+        if method != "initialize" and _has_envelope(params):
+            raise MCPError(code=INVALID_REQUEST, message="this connection was opened in the handshake era")
+        return await self._handshake.on_request(context, method, params)
+
+    async def on_notify(self, context: Context, method: str, params: Params) -> None:
+        """Hand a notification to the server."""
+        if not self._is_modern:
+            await self._handshake.on_notify(context, method, params)
+            return
+        connection = Connection.from_envelope(LATEST_MODERN_VERSION, None, None, outbound=self._notify_only)
+        await ServerRunner(self._server, connection, self._state).on_notify(context, method, params)
+
+    async def _on_modern_request(self, context: Context, method: str, params: Params) -> dict[str, Any]:
+        if method == "initialize":
+            raise MCPError(
+                code=UNSUPPORTED_PROTOCOL_VERSION,
+                message="this connection was opened without a handshake; initialize is not accepted on it",
+                data={"supported": list(MODERN_PROTOCOL_VERSIONS)},
+            )
+        route = classify_inbound_request({"method": method, "params": params})
+        if isinstance(route, InboundLadderRejection):
+            raise MCPError(code=route.code, message=route.message, data=route.data)
+        connection = Connection.from_envelope(
+            route.protocol_version, route.client_info, route.client_capabilities, outbound=self._notify_only
+        )
+        return await serve_one(
+            self._server, context, method, params, connection=connection, lifespan_state=self._state
+        )
+
+
+def _has_envelope(params: Params) -> bool:
+    """Say whether a request carries the protocol version, which only the later era has."""
+    meta = (params or {}).get("_meta")
+    return isinstance(meta, Mapping) and PROTOCOL_VERSION_META_KEY in meta
+
+
+def sealed(params: Params) -> dict[str, Any]:
+    """Wrap the arguments of a tool call, so that no model of the SDK refuses them before the broker has heard of them."""
+    given = dict(params or {})
+    return {**given, "arguments": {SEAL: given.get("arguments", {})}}
