@@ -1,0 +1,290 @@
+"""The trail's file: opening it safely, locking it, and knowing what stands last in it.
+
+Always true: the file is a regular one, opened without following a link; whoever appends holds the append
+lock, and knows that the chain is whole from what it knew before up to the end; a torn last line is set aside,
+never merged. Locks are byte ranges far behind the end that belong to the open file description (fcntl(2),
+F_OFD_SETLK): they die with their process and work across PID namespaces, where a process id says nothing. It
+never reads a file from its beginning.
+"""
+
+import errno
+import fcntl
+import os
+import stat
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+from broker.audit_record import (
+    GENESIS,
+    LINE_LIMIT_BYTES,
+    BrokenChainError,
+    check,
+    check_first,
+    digest,
+    seq_of,
+)
+
+LOCK_WAIT_S = 2.0
+TAIL_BYTES = 256 * 1024
+"""How much of what stands last is verified when a trail is opened."""
+_BLOCK_BYTES = 1024 * 1024
+_FLAGS = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
+
+_APPEND_BYTE = 1 << 62
+_SESSION_BYTES = 1 << 61
+
+
+class TrailFaultError(Exception):
+    """The trail cannot be used as it stands; the message is one line for the operator, without the path."""
+
+
+class Head(NamedTuple):
+    """What stands last: number and hash of the last record, and the offset behind it."""
+
+    seq: int = 0
+    hash: str = GENESIS
+    end: int = 0
+
+
+Seen = Callable[[int, bytes], None]
+"""Told about each record that is read: its offset, and its line without newline."""
+
+
+class TrailFile:
+    """One open file of the trail."""
+
+    def __init__(self, path: str, fd: int) -> None:
+        self.path = path
+        self.fd = fd
+        self.identity = _identity(os.fstat(fd))
+        self.head = Head()
+
+    @classmethod
+    def open(cls, path: str, *, create: bool) -> "TrailFile":
+        """Open the file for appending; a new one gets mode 0600.
+
+        Raises OSError, and TrailFaultError when it is unfit.
+        """
+        try:
+            fd = os.open(path, _FLAGS)
+        except FileNotFoundError:
+            if not create:
+                raise
+            fd = os.open(path, _FLAGS | os.O_CREAT, 0o600)
+            sync_folder(path)
+        try:
+            _refuse_unfit(os.fstat(fd))
+            return cls(path, fd)
+        except BaseException:
+            os.close(fd)
+            raise
+
+    def close(self) -> None:
+        """Close the descriptor; every lock on it ends."""
+        os.close(self.fd)
+
+    def in_place(self) -> bool:
+        """Whether the path still leads to this file. Raises OSError when nothing is there."""
+        return _identity(os.stat(self.path, follow_symlinks=False)) == self.identity
+
+    def lock(self, wait_s: float = LOCK_WAIT_S) -> None:
+        """Take the append lock. Raises TrailFaultError when another process keeps it for `wait_s`."""
+        if _set_lock(self.fd, _APPEND_BYTE, fcntl.F_WRLCK):
+            return
+        deadline = time.monotonic() + wait_s
+        while not _set_lock(self.fd, _APPEND_BYTE, fcntl.F_WRLCK):
+            if time.monotonic() > deadline:
+                raise TrailFaultError(f"another process has kept the trail locked for {wait_s:g} s")
+            time.sleep(0.0005)
+
+    def unlock(self) -> None:
+        """Release the append lock."""
+        _set_lock(self.fd, _APPEND_BYTE, fcntl.F_UNLCK)
+
+    def hold_session(self, session: str) -> None:
+        """Show to every other broker, until this file is closed, that `session` lives.
+
+        Raises TrailFaultError if another has it.
+        """
+        if not _set_lock(self.fd, session_byte(session), fcntl.F_WRLCK):
+            raise TrailFaultError("another process holds the lock of this session")
+
+    def catch_up(self, seen: Seen, *, set_aside: Callable[[bytes], None]) -> None:
+        """Read and check what others appended since `head`.
+
+        The append lock is held. Raises TrailFaultError.
+        """
+        size = os.fstat(self.fd).st_size
+        head = self.head
+        if size == head.end:
+            return
+        if size < head.end:
+            raise TrailFaultError(f"the trail was truncated from {head.end} to {size} bytes")
+        try:
+            self.head = read_chain(self.fd, head, size, seen)
+        except BrokenChainError as error:
+            raise TrailFaultError(f"the trail does not verify: {error}") from None
+        if self.head.end < size:
+            self._set_aside(size, set_aside)
+
+    def _set_aside(self, size: int, told: Callable[[bytes], None]) -> None:
+        torn = os.pread(self.fd, size - self.head.end, self.head.end)
+        fd = os.open(self.path + ".torn", (_FLAGS & ~os.O_RDWR) | os.O_WRONLY | os.O_CREAT, 0o600)
+        try:
+            write_all(fd, torn + b"\n")
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+        os.ftruncate(self.fd, self.head.end)
+        os.fsync(self.fd)
+        told(torn)
+
+    def recognise(self) -> None:
+        """Verify the tail of a file that is met for the first time, and stand behind its last whole line.
+
+        Raises TrailFaultError.
+        """
+        size = os.fstat(self.fd).st_size
+        try:
+            self.head = verified_tail(self.fd, size)
+        except BrokenChainError as error:
+            raise TrailFaultError(f"the trail does not verify: {error}") from None
+
+    def append(self, line: bytes, seq: int, own_hash: str) -> None:
+        """Append one record with one write, all of it or nothing. The append lock is held. Raises OSError."""
+        end = self.head.end
+        try:
+            write_all(self.fd, line)
+        except ShortWriteError:
+            os.ftruncate(self.fd, end)
+            raise
+        self.head = Head(seq, own_hash, end + len(line))
+
+    def still_ends_in_head(self) -> bool:
+        """Whether the last record that is known still stands where it stood."""
+        head = self.head
+        return head.end == 0 or os.pread(self.fd, 67, head.end - 67) == head.hash.encode() + b'"}\n'
+
+
+class ShortWriteError(OSError):
+    """Only a part was written: the disk, a quota or a limit is full."""
+
+
+def write_all(fd: int, data: bytes) -> None:
+    """Write with one write(2). Raises OSError, ShortWriteError when only a part went in."""
+    if os.write(fd, data) != len(data):
+        raise ShortWriteError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def _identity(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino
+
+
+def _refuse_unfit(status: os.stat_result) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        raise TrailFaultError("it is not a regular file")
+    if status.st_mode & 0o022:
+        raise TrailFaultError(
+            f"others may write to it (mode {stat.S_IMODE(status.st_mode):04o}); 0600 is expected"
+        )
+    if status.st_uid not in (os.geteuid(), 0):
+        raise TrailFaultError(f"it belongs to user {status.st_uid}")
+
+
+def sync_folder(path: str) -> None:
+    """Bring the folder's entry for `path` to disk."""
+    fd = os.open(os.path.dirname(path) or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _flock(kind: int, start: int) -> bytes:
+    # struct flock of asm-generic/fcntl.h on 64 bits: l_type, l_whence and padding, l_start, l_len, l_pid and
+    # padding
+    return kind.to_bytes(2, "little") + bytes(6) + start.to_bytes(8, "little") + b"\1" + bytes(15)
+
+
+def _set_lock(fd: int, start: int, kind: int) -> bool:
+    try:
+        fcntl.fcntl(fd, fcntl.F_OFD_SETLK, _flock(kind, start))
+    except (BlockingIOError, PermissionError):  # EAGAIN or EACCES: somebody else holds it
+        return False
+    return True
+
+
+def lock_to_read(fd: int) -> bool:
+    """Keep writers out while a reader looks at the size; False if a writer is in."""
+    return _set_lock(fd, _APPEND_BYTE, fcntl.F_RDLCK)
+
+
+def unlock_read(fd: int) -> None:
+    """Let writers in again."""
+    _set_lock(fd, _APPEND_BYTE, fcntl.F_UNLCK)
+
+
+def session_byte(session: str) -> int:
+    """Return the offset of the byte that a living session keeps locked: 48 bits of its digest."""
+    return _SESSION_BYTES + int(digest(session.encode())[:12], 16)
+
+
+def session_lives(fd: int, session: str) -> bool:
+    """Whether some process holds the lock of `session` on this file (fcntl(2), F_OFD_GETLK)."""
+    answer = fcntl.fcntl(fd, fcntl.F_OFD_GETLK, _flock(fcntl.F_WRLCK, session_byte(session)))
+    return int.from_bytes(answer[:2], "little") != fcntl.F_UNLCK
+
+
+def read_chain(fd: int, head: Head, size: int, seen: Seen) -> Head:
+    """Check whole lines from `head` up to `size`; returns what stands last, before any torn line.
+
+    Raises BrokenChainError.
+    """
+    seq, prev, offset = head.seq, head.hash.encode(), head.end
+    rest = b""
+    while offset + len(rest) < size:
+        block = rest + os.pread(fd, min(_BLOCK_BYTES, size - offset - len(rest)), offset + len(rest))
+        if len(block) == len(rest):
+            break
+        *lines, rest = block.split(b"\n")
+        for line in lines:
+            seq += 1
+            prev = check(line, seq, prev)
+            seen(offset, line)
+            offset += len(line) + 1
+        if len(rest) > LINE_LIMIT_BYTES:
+            raise BrokenChainError("a line is longer than any record")
+    return Head(seq, prev.decode(), offset)
+
+
+def verified_tail(fd: int, size: int) -> Head:
+    """Return what stands last in a file of `size` bytes, its last `TAIL_BYTES` verified.
+
+    Raises BrokenChainError.
+    """
+    window = TAIL_BYTES
+    while True:
+        start = max(size - window, 0)
+        data = os.pread(fd, size - start, start)
+        first = 0 if start == 0 else data.find(b"\n") + 1
+        last = data.rfind(b"\n") + 1
+        if last > first or start == 0:
+            return _tail_head(data[first:last], start + first)
+        if window >= 2 * LINE_LIMIT_BYTES:
+            raise BrokenChainError("no record stands at its end")
+        window *= 2
+
+
+def _tail_head(lines: bytes, offset: int) -> Head:
+    head = Head(0, GENESIS, offset)
+    for line in lines.split(b"\n")[:-1]:
+        if head.seq == 0:
+            own = check(line, None, None)
+            if offset == 0:
+                check_first(line)
+            head = Head(seq_of(line), own.decode(), head.end + len(line) + 1)
+        else:
+            own = check(line, head.seq + 1, head.hash.encode())
+            head = Head(head.seq + 1, own.decode(), head.end + len(line) + 1)
+    return head

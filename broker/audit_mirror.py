@@ -1,0 +1,61 @@
+"""A copy of every record for those who collect centrally: to the system's log, or to a datagram socket.
+
+Always true: sending never blocks and never raises; when records begin to be lost, and when they arrive again,
+`send` says so once, for the trail itself. The trail on disk is the evidence; the mirror is where a head for
+`verify --head` can be found that whoever owns this machine's files cannot change.
+"""
+
+import os
+import time
+from typing import NamedTuple
+
+SYSLOG_SOCKET = "/dev/log"
+_AUTHPRIV_INFO = 10 * 8 + 6  # RFC 5424, 6.2.1: facility * 8 + severity
+
+
+class Note(NamedTuple):
+    """A change in how the mirror does. `lost`: records that did not arrive since the last note."""
+
+    text: str
+    lost: int
+
+
+class Mirror:
+    """Sends to one Unix datagram socket, which may come and go."""
+
+    def __init__(self, address: str, *, syslog: bool) -> None:
+        import socket  # noqa: PLC0415 - only who configures a mirror pays for it
+
+        self._address = address
+        self._syslog = syslog
+        self._socket = socket.socket(
+            socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC
+        )
+        self._lost = 0
+
+    @classmethod
+    def to(cls, mirror: str) -> "Mirror":
+        """Return the mirror for `"syslog"` or the absolute path of a datagram socket. Raises OSError."""
+        if mirror == "syslog":
+            return cls(SYSLOG_SOCKET, syslog=True)
+        if not mirror.startswith("/"):
+            raise OSError(
+                f'mirror = "{mirror}": "syslog" or the absolute path of a datagram socket is expected'
+            )
+        return cls(mirror, syslog=False)
+
+    def send(self, line: bytes) -> Note | None:
+        """Send one record; returns what the trail should say about the mirror, if anything."""
+        record = line[:-1]
+        try:
+            self._socket.sendto(self._framed(record) if self._syslog else record, self._address)
+        except OSError as error:
+            self._lost += 1
+            return Note(f"the mirror does not take records: {error.strerror}", 1) if self._lost == 1 else None
+        lost, self._lost = self._lost, 0
+        return Note("the mirror takes records again", lost) if lost else None
+
+    def _framed(self, record: bytes) -> bytes:
+        # What syslog(3) sends: local time, tag and process id (RFC 3164).
+        stamp = time.strftime("%b %e %H:%M:%S")
+        return f"<{_AUTHPRIV_INFO}>{stamp} hardened-terminal-mcp[{os.getpid()}]: ".encode() + record

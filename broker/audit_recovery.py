@@ -1,0 +1,206 @@
+"""Which attempts have no outcome yet, over all brokers that share the trail, and which lost their broker.
+
+Always true: every record says in `oldest_open` how far back the oldest attempt without outcome stands, so a
+start reads from there and no further, however long the trail is; an attempt is only called dead when no
+process holds the lock of its session, on the file where it stands or on any later one.
+"""
+
+import os
+from typing import NamedTuple
+
+import msgspec
+
+from broker.audit_file import Head, TrailFile, read_chain, session_lives
+from broker.audit_record import BrokenChainError, CallLine, Line, prev_of, seq_of
+from broker.audit_rotation import rotated_files
+from protocol.messages import ResultCode
+
+DEAD = "the broker ended before the outcome of this command was recorded"
+_BLOCK_BYTES = 64 * 1024
+
+
+class _Seen(msgspec.Struct):
+    seq: int
+    record_type: str
+    event_id: str
+    session: str
+    event: str = ""
+    oldest_open: int | None = None
+
+
+class Attempt(NamedTuple):
+    """An attempt that has no outcome yet."""
+
+    seq: int
+    session: str
+
+
+_decode_seen = msgspec.json.Decoder(_Seen).decode
+_decode_call = msgspec.json.Decoder(CallLine).decode
+
+
+class OpenAttempts:
+    """All attempts without outcome, oldest first.
+
+    `ended`: the last record says that the file was rotated away.
+    """
+
+    def __init__(self) -> None:
+        self.by_event: dict[str, Attempt] = {}
+        self.ended = False
+
+    def seen(self, _offset: int, line: bytes) -> None:
+        """Take in a record that another broker wrote. Raises BrokenChainError."""
+        try:
+            record = _decode_seen(line)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            raise BrokenChainError("a record cannot be decoded") from None
+        self.take(record)
+
+    def take(self, record: "_Seen | Line") -> None:
+        """Take in a record that stands in the trail now."""
+        if record.record_type == "attempt":
+            self.by_event[record.event_id] = Attempt(record.seq, record.session)
+        elif record.record_type == "outcome":
+            self.by_event.pop(record.event_id, None)
+        self.ended = getattr(record, "event", "") == "rotated"
+
+    def oldest_after(self, line: Line) -> int | None:
+        """Return what `oldest_open` is once `line` stands in the trail."""
+        for event_id, attempt in self.by_event.items():
+            if event_id != line.event_id:
+                return attempt.seq
+        return line.seq if line.record_type == "attempt" else None
+
+
+class Past:
+    """The files in which open attempts may stand, oldest first, the trail's own last.
+
+    Holds them open until closed.
+    """
+
+    def __init__(self, file: TrailFile) -> None:
+        self._file = file
+        self._older: list[int] = []
+
+    def close(self) -> None:
+        """Close the older files."""
+        for fd in self._older:
+            os.close(fd)
+        self._older.clear()
+
+    def read(self, attempts: OpenAttempts) -> None:
+        """Find all open attempts up to the file's head. Raises BrokenChainError, OSError."""
+        end = self._file.head.end
+        if end == 0:
+            return
+        attempts.seen(0, last := _last_line(self._file.fd, end))
+        oldest = _decode_seen(last).oldest_open
+        attempts.by_event.clear()
+        if oldest is None:
+            return
+        if oldest < first_seq(self._file.fd):
+            self._read_older(oldest, attempts)
+        _read_from(self._file.fd, oldest, end, attempts)
+
+    def _read_older(self, oldest: int, attempts: OpenAttempts) -> None:
+        names = rotated_files(self._file.path)
+        starts = [first for first, _ in names if first <= oldest]
+        for _, name in names[max(len(starts) - 1, 0) :]:
+            self._older.append(os.open(name, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW))
+        for fd in self._older:
+            _read_from(fd, oldest, os.fstat(fd).st_size, attempts)
+
+    def lives(self, session: str) -> bool:
+        """Whether the broker of that session lives, wherever in these files it still holds its lock."""
+        return any(session_lives(fd, session) for fd in (*self._older, self._file.fd))
+
+    def call_line(self, seq: int) -> CallLine | None:
+        """Return the attempt with that number, None where its file was pruned.
+
+        Raises BrokenChainError, OSError.
+        """
+        for fd in (*self._older, self._file.fd):
+            size = os.fstat(fd).st_size
+            if first_seq(fd) <= seq and (at := find(fd, seq, size)) < size:
+                line = line_at(fd, at)
+                if seq_of(line) == seq:
+                    return _decode_call(line)
+        return None
+
+
+def _read_from(fd: int, seq: int, size: int, attempts: OpenAttempts) -> None:
+    start = find(fd, seq, size)
+    if start < size:
+        first = line_at(fd, start)
+        read_chain(fd, Head(seq_of(first) - 1, prev_of(first), start), size, attempts.seen)
+
+
+def _last_line(fd: int, end: int) -> bytes:
+    window = 4096
+    while True:
+        data = os.pread(fd, min(window, end), max(end - window, 0))
+        cut = data.rfind(b"\n", 0, -1)
+        if cut >= 0 or window >= end:
+            return data[cut + 1 : -1]
+        window *= 4
+
+
+def closing_line(attempt: CallLine) -> CallLine:
+    """Return the outcome for an attempt whose broker died."""
+    return CallLine(
+        seq=0,
+        ts="",
+        record_type="outcome",
+        event_id=attempt.event_id,
+        tool=attempt.tool,
+        command_raw=attempt.command_raw,
+        argv=attempt.argv,
+        cwd=attempt.cwd,
+        code=ResultCode.INTERNAL_ERROR,
+        policy_reason=DEAD,
+        cut=attempt.cut,
+        session="",
+        policy_sha256=attempt.policy_sha256,
+    )
+
+
+def line_at(fd: int, offset: int) -> bytes:
+    """Return the line that begins at `offset`, without its newline."""
+    line = b""
+    while b"\n" not in line:
+        block = os.pread(fd, _BLOCK_BYTES, offset + len(line))
+        if not block:
+            break
+        line += block
+    return line.partition(b"\n")[0]
+
+
+def first_seq(fd: int) -> int:
+    """Return the number of a file's first record. Raises BrokenChainError."""
+    return seq_of(os.pread(fd, 32, 0))
+
+
+def find(fd: int, seq: int, size: int) -> int:
+    """Return the offset of the first record whose number is at least `seq`, in a file of `size` bytes.
+
+    Raises BrokenChainError.
+    """
+    low, high = 0, size
+    while high - low > _BLOCK_BYTES:
+        start = _line_start(fd, (low + high) // 2)
+        if start >= high:
+            break
+        if seq_of(os.pread(fd, 32, start)) < seq:
+            low = start
+        else:
+            high = start
+    while low < high and seq_of(os.pread(fd, 32, low)) < seq:
+        low += len(line_at(fd, low)) + 1
+    return low
+
+
+def _line_start(fd: int, offset: int) -> int:
+    if offset == 0 or os.pread(fd, 1, offset - 1) == b"\n":
+        return offset
+    return offset + len(line_at(fd, offset)) + 1

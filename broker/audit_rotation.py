@@ -1,0 +1,82 @@
+"""Rotation: the full file gets a name of its own, and the chain goes on in a new one at the trail's path.
+
+Always true: a rotated file is named PATH.N with N the number of its first record in twelve digits, so that
+names sort as the chain runs and none is ever used twice; the path leads to a whole trail at every moment
+(link, then rename); the old file's last record is the event `rotated`, the new one's first is `continued`,
+which names the old one's last hash.
+"""
+
+import contextlib
+import os
+
+from broker.audit_file import sync_folder, write_all
+
+_DIGITS = 12
+
+
+def rotated_name(path: str, first_seq: int) -> str:
+    """Return the name of a rotated file."""
+    return f"{path}.{first_seq:0{_DIGITS}d}"
+
+
+def rotated_files(path: str) -> list[tuple[int, str]]:
+    """Return number of the first record and path of each rotated file, oldest first. Raises OSError."""
+    folder, base = os.path.split(path)
+    found = []
+    for name in os.listdir(folder or "."):
+        number = name.removeprefix(base + ".")
+        if name != number and len(number) >= _DIGITS and number.isascii() and number.isdigit():
+            found.append((int(number), os.path.join(folder, name)))
+    return sorted(item for item in found if not _is_same(item[1], path))
+
+
+def _is_same(name: str, path: str) -> bool:
+    # A broker that died between link and rename leaves the file at the path with a second name.
+    try:
+        return os.path.samestat(os.lstat(name), os.lstat(path))
+    except FileNotFoundError:
+        return False
+
+
+def give_name(path: str, first_seq: int) -> None:
+    """Give the file at `path` its rotated name too.
+
+    Raises OSError, where a folder cannot hold two names for a file too.
+    """
+    name = rotated_name(path, first_seq)
+    try:
+        os.link(path, name, follow_symlinks=False)
+    except FileExistsError:
+        if not _is_same(name, path):
+            raise
+
+
+def write_next(path: str, line: bytes) -> None:
+    """Write the file that will take over, beside the path, and bring it to disk.
+
+    The append lock is held. Raises OSError.
+    """
+    beside = path + ".new"
+    with contextlib.suppress(FileNotFoundError):  # what a broker left that died right here
+        os.unlink(beside)
+    fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        write_all(fd, line)
+        os.fsync(fd)
+    except OSError:
+        os.unlink(beside)
+        raise
+    finally:
+        os.close(fd)
+
+
+def take_over(path: str) -> None:
+    """Put the file that `write_next` wrote in the path's place. Raises OSError."""
+    os.rename(path + ".new", path)
+    sync_folder(path)
+
+
+def prune(path: str, keep: int) -> None:
+    """Delete the oldest rotated files but `keep`. Raises OSError."""
+    for _, name in rotated_files(path)[:-keep]:
+        os.unlink(name)
