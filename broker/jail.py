@@ -152,8 +152,8 @@ class Jail:
     def check(self, word: str, located: Located) -> str:
         """Return the path from the root that `word` means in `located`. Raises PolicyDenied if it leads out.
 
-        What does not exist is judged by its deepest ancestor that does. Devices and named pipes are refused: a
-        command that opens one waits for ever, or reads what no file of the jail holds.
+        What does not exist is judged by its deepest ancestor that does. Devices and named pipes are refused:
+        a command that opens one waits for ever, or reads what no file of the jail holds.
         """
         try:
             parts = self._parts(word, located.relative)
