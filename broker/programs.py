@@ -2,10 +2,10 @@
 
 What always holds:
 - what runs is the file that was looked up: a call verifies device, inode, size and times before it starts it;
-- no file, link or folder on the way to a program can be written by anybody but root and the user of the broker, and
-  none lies in the jail: the jail's content must not choose what runs;
-- a name is looked for in listings of the path's folders, each read once: a policy with a thousand names that the
-  machine lacks costs no more than one with ten;
+- no file or folder on the way to a program, links followed, can be written by anybody but root and the user of
+  the broker, and none lies in the jail: the jail's content must not choose what runs;
+- names are looked for in listings of the path's folders, each read once: a policy with a thousand names that
+  the machine lacks costs no more than one with ten;
 - a name that cannot be used is no error at start-up: its reason is kept for the call.
 
 It must not ask the environment of whoever started the broker, and it must not start anything.
@@ -48,11 +48,11 @@ class Identity(NamedTuple):
 class Program(msgspec.Struct, frozen=True):
     """A program that may be started.
 
-    `name`: as the policy lists it. `found`: where the path's search ended. `real`: the same file, links resolved.
-    `path`: the file to execute, as the one object whose address a seccomp filter may compare: `real`, or for a script
-    its interpreter. `argv0`: what the kernel would put there for a script, None where it is the name as typed. `prefix`: the
-    arguments before the caller's own. `pinned`: all files that took part, by real path; each must be executable and
-    readable for whoever starts this program by its name.
+    `name`: as the policy lists it. `found`: where the search ended. `real`: the same file, links resolved.
+    `path`: the file to execute, `real` or a script's interpreter: the one object whose address a seccomp filter
+    may compare. `argv0`: None where it is the name as typed; for a script what the kernel would put there.
+    `prefix`: arguments before the caller's own. `pinned`: all files that take part, the program itself first;
+    each must be executable and readable for whoever starts this program by its name.
     """
 
     name: str
@@ -86,39 +86,55 @@ class Program(msgspec.Struct, frozen=True):
                 now = None
             if now != identity:
                 raise ExecutorError(
-                    f"{self.name}: the program's file was changed since it was looked up; reload the policy"
+                    f"{self.name}: its file was changed since it was looked up; reload the policy"
                 )
 
 
 class Programs:
     """The programs of one policy, each found and pinned, or with the reason why it cannot be used."""
 
-    def __init__(self, path: tuple[str, ...], jail: Jail, names: Iterable[str]) -> None:
-        """Look up `names` along `path`. Raises StartupError if a folder of `path` is not absolute."""
+    def __init__(
+        self, path: tuple[str, ...], jail: Jail, names: Iterable[str], *, lazily: bool = False
+    ) -> None:
+        """Look up `names` along `path`; `lazily`, for a broker that makes one call, each when it is asked for.
+
+        Raises StartupError if a folder of `path` is not absolute.
+        """
         for folder in path:
             if not folder.startswith("/"):
                 raise StartupError(f"environment.path: {folder!r}: an absolute path was expected")
         self._path = path
         self._listings = [(folder, _listing(folder)) for folder in path]
         self._folders = _Folders(jail.identity)
-        self._known = {name: self._pin(name) for name in names}
+        self._names = frozenset(names)
+        self._known: dict[str, Program | str] = {}
+        if not lazily:
+            for name in self._names:
+                self._look_up(name)
 
     def get(self, name: str) -> Program:
         """Return a program. Raises ExecutorError with the reason why it cannot be used."""
-        known = self._known.get(name)
+        known = self._look_up(name)
         if isinstance(known, Program):
             return known
-        raise ExecutorError(f"{name}: {known or 'was not looked up'}")
+        raise ExecutorError(f"{name}: {known}")
 
     def problem(self, name: str) -> str | None:
         """Return why a program cannot be used, None if it can."""
-        known = self._known.get(name, "was not looked up")
+        known = self._look_up(name)
         return known if isinstance(known, str) else None
 
     @property
     def available(self) -> tuple[str, ...]:
         """The names of the programs that can be used, sorted."""
-        return tuple(sorted(name for name, known in self._known.items() if isinstance(known, Program)))
+        return tuple(sorted(name for name in self._names if isinstance(self._look_up(name), Program)))
+
+    def _look_up(self, name: str) -> Program | str:
+        known = self._known.get(name)
+        if known is None:
+            known = self._pin(name) if name in self._names else "is no program of this policy"
+            self._known[name] = known
+        return known
 
     def _pin(self, name: str) -> Program | str:
         try:
@@ -143,7 +159,7 @@ class Programs:
 
     def _program(self, name: str, found: str, nested: int) -> Program:
         real = self._folders.real_file(found)
-        pinned = ((real, _identity(os.stat(real, follow_symlinks=False))),)
+        pinned: tuple[tuple[str, Identity], ...] = ((real, _identity(os.stat(real))),)
         interpreter = shebang.read(real)
         if interpreter is None:
             return Program(name, found, real, os.fsencode(real), None, (), pinned)
@@ -228,7 +244,7 @@ class _Folders:
         if status.st_mode & _WRITABLE_BY_OTHERS:
             mode = stat.S_IMODE(status.st_mode)
             raise UnfitError(
-                f"{path} can be written by others (mode {mode:04o}); take that right away with chmod go-w"
+                f"{path} can be written by others (mode {mode:04o}); chmod go-w takes that right away"
             )
 
 

@@ -1,7 +1,7 @@
 """The first line of a script: which interpreter the kernel would start, and with what.
 
-Always true: what is not understood is refused, so that what runs is what the kernel, or env, would have run. This
-module reads one file that its caller has found to be safe, and looks nothing up.
+Always true: what is not understood is refused, so that what runs is what the kernel, or env, would have run.
+This module reads one file that its caller has found to be safe, and looks nothing up.
 """
 
 import os
@@ -19,7 +19,7 @@ class ShebangError(Exception):
 
 
 class Interpreter(NamedTuple):
-    """`program`: an absolute path, or a name for env to look up. `through`: env's own path, if it is asked."""
+    """`program`: an absolute path, or a name that env looks up. `through`: env's own path, if asked."""
 
     program: str
     arguments: tuple[str, ...]
@@ -53,7 +53,7 @@ def _parse(head: bytes) -> Interpreter:
 
 
 def _through_env(env: str, argument: str) -> Interpreter:
-    """Follow `#!/usr/bin/env NAME` and `#!/usr/bin/env -S NAME ARGUMENT…`, and nothing else that env can do."""
+    """Follow `#!/usr/bin/env NAME` and `#!/usr/bin/env -S NAME ARGUMENT…`, nothing else that env can do."""
     words = [argument]
     for split in ("-S", "--split-string="):
         if argument.startswith(split):
