@@ -74,7 +74,9 @@ def find_policy(environ: Mapping[str, str]) -> FoundPolicy:
     for path in ("policy.toml", user):
         if os.path.lexists(path):
             return read_policy(path)
-    raise StartupError(f"no policy: neither ./policy.toml nor {user} exists; write the default one with: {NAME} init")
+    raise StartupError(
+        f"no policy: neither ./policy.toml nor {user} exists; write the default one with: {NAME} init"
+    )
 
 
 def read_policy(path: str) -> FoundPolicy:
@@ -104,7 +106,9 @@ def _check_owner(path: str, status: os.stat_result) -> None:
         raise StartupError(f"policy {path}: owned by user {status.st_uid}, neither root nor you")
 
 
-def check_trust(policy: FoundPolicy, environ: Mapping[str, str], *, in_jail: bool, jail_is_writable: bool) -> None:
+def check_trust(
+    policy: FoundPolicy, environ: Mapping[str, str], *, in_jail: bool, jail_is_writable: bool
+) -> None:
     """Raise StartupError if `policy` was written by whoever wrote the jail, and nobody vouched for it."""
     if not in_jail or _is_shipped(policy):
         return

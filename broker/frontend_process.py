@@ -54,7 +54,7 @@ def python_frontend(module_arguments: tuple[str, ...]) -> tuple[str, ...]:
     return (sys.executable, *module_arguments)
 
 
-def start(argv: tuple[str, ...], broker_end: int, frontend_end: int) -> Frontend:
+def start(argv: tuple[str, ...], frontend_end: int) -> Frontend:
     """Start a confined frontend on `frontend_end`, and let go of the streams that it now owns."""
     environment = {"LANG": "C.UTF-8", "HTMCP_BROKER_FD": str(SOCKET_FD), "PATH": os.defpath}
     pid, pidfd = spawn_frontend(argv, environment, (0, 1, 2, frontend_end))

@@ -50,6 +50,7 @@ def hardened_terminal_broker() -> None:
 
 def _guarded(main: Callable[[list[str]], int], arguments: list[str]) -> int:
     try:
+        _open_missing_streams()
         return main(arguments)
     except StartupError as error:
         print(f"hardened-terminal-mcp: {error}", file=sys.stderr)
@@ -62,6 +63,13 @@ def _guarded(main: Callable[[list[str]], int], arguments: list[str]) -> int:
     except Exception as error:  # noqa: BLE001 - no traceback reaches a client's log
         print(f"hardened-terminal-mcp: internal error: {type(error).__name__}", file=sys.stderr)
         return EXIT_INTERNAL
+
+
+def _open_missing_streams() -> None:
+    # a caller that closed 0, 1 or 2: the next descriptor, a socket or the jail, would otherwise become a stream
+    while (fd := os.open(os.devnull, os.O_RDWR)) <= 2:
+        continue
+    os.close(fd)
 
 
 def _main(arguments: list[str]) -> int:
@@ -117,9 +125,18 @@ def _broker_main(arguments: list[str]) -> int:
         description="The broker alone, for other frontends. The protocol is written up in docs/protocol.md.",
     )
     way = parser.add_mutually_exclusive_group(required=True)
-    way.add_argument("--stdio", action="store_true", help="serve standard input and output, so that ssh or kubectl exec can carry it")
+    way.add_argument(
+        "--stdio",
+        action="store_true",
+        help="serve standard input and output, so that ssh or kubectl exec can carry it",
+    )
     way.add_argument("--fd", type=int, metavar="N", help="serve the inherited stream socket N")
-    way.add_argument("program", nargs="?", metavar="-- PROGRAM", help="start PROGRAM as a confined frontend; HTMCP_BROKER_FD names its socket")
+    way.add_argument(
+        "program",
+        nargs="?",
+        metavar="-- PROGRAM",
+        help="start PROGRAM as a confined frontend; HTMCP_BROKER_FD names its socket",
+    )
     parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="ARGUMENTS", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.program is not None:

@@ -34,8 +34,6 @@ from protocol.messages import (
     Tool,
 )
 
-CANCELLED = "cancelled by the client; the command was killed"
-
 
 class Gate(msgspec.Struct, frozen=True):
     """Policy, and all that was built from the same file. A call keeps the gate that let it in; a reload makes a new one."""
@@ -94,12 +92,16 @@ class Pipeline:
             return self._refuse(request.id, call, unforeseen(error), since)
         return Admitted(request, self.gate, call, located, permitted, since)
 
-    def _judge(self, untrusted_command: str, untrusted_cwd: str | None, call: Call) -> tuple[Located, Permitted]:
+    def _judge(
+        self, untrusted_command: str, untrusted_cwd: str | None, call: Call
+    ) -> tuple[Located, Permitted]:
         policy, jail = self.gate.policy, self.gate.jail
-        argv = grammar.parse(untrusted_command, metacharacters=policy.file.metacharacters, globs=policy.file.globs)
+        argv = grammar.parse(
+            untrusted_command, metacharacters=policy.file.metacharacters, globs=policy.file.globs
+        )
         call.argv = argv.texts
         listed = policy.choose(argv)
-        call.cwd = untrusted_cwd or ""
+        call.cwd = untrusted_cwd
         located = jail.locate(untrusted_cwd)
         try:
             permitted = policy.permit(listed, located)
@@ -151,7 +153,10 @@ class Pipeline:
             duration_ms=completed.duration_ms,
             policy_reason=admitted.gate.redactor.redact(completed.reason or admitted.permitted.reason),
         )
-        admitted.call.stdout_bytes, admitted.call.stderr_bytes = completed.stdout_bytes, completed.stderr_bytes
+        admitted.call.stdout_bytes, admitted.call.stderr_bytes = (
+            completed.stdout_bytes,
+            completed.stderr_bytes,
+        )
         return self._reply(admitted.request.id, admitted.call, envelope)
 
     def _refuse(self, request_id: int, call: Call, refusal: Refusal, since: float) -> Result:
@@ -161,10 +166,15 @@ class Pipeline:
     def _reply(self, request_id: int, call: Call, envelope: CommandResult) -> Result:
         try:
             self._trail.outcome(call, envelope)
-        except Refusal as refusal:
-            if call.stdout_bytes is None:  # nothing ran: a call that cannot be logged is not answered with a verdict
-                envelope = _envelope(refusal.code, refusal.reason, time.monotonic())
+        except (
+            Refusal
+        ) as refusal:  # only where nothing ran: what cannot be logged is not answered with a verdict
+            envelope = _envelope(refusal.code, refusal.reason, time.monotonic())
         return Result(request_id, envelope)
+
+    def note_violation(self, reason: str) -> None:
+        """Leave in the trail that the frontend broke the protocol."""
+        self._trail.event("protocol_violation", reason)
 
 
 def _envelope(code: ResultCode, reason: str, since: float) -> CommandResult:

@@ -11,6 +11,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 
 from broker.connection import Connection
 from broker.execution import Completed, Running
@@ -47,7 +48,9 @@ EXIT_VIOLATION = 76
 class Service:
     """Serves one connection until its frontend is gone, breaks the protocol, or a signal ends the broker."""
 
-    def __init__(self, pipeline: Pipeline, connection: Connection, concurrent: int, reload: Callable[[], None]) -> None:
+    def __init__(
+        self, pipeline: Pipeline, connection: Connection, concurrent: int, reload: Callable[[], None]
+    ) -> None:
         self._pipeline = pipeline
         self._connection = connection
         self._concurrent = concurrent
@@ -135,7 +138,9 @@ class Service:
 
     def _answer_hello(self, request: HelloRequest) -> None:
         if request.version != PROTOCOL_VERSION:
-            raise ProtocolViolation(f"protocol version {request.version}; this broker speaks {PROTOCOL_VERSION}")
+            raise ProtocolViolation(
+                f"protocol version {request.version}; this broker speaks {PROTOCOL_VERSION}"
+            )
         self._send(Welcome(PROTOCOL_VERSION, self._pipeline.gate.policy.programs, IN_FLIGHT))
 
     def _answer_describe(self, request: DescribeRequest) -> None:
@@ -177,7 +182,7 @@ class Service:
         while self._waiting and self._may_start():
             admitted = self._waiting.popleft()
             request_id = admitted.request.id
-            started = self._pipeline.start(admitted, lambda completed, i=request_id: self._finished_in_thread(i, completed))
+            started = self._pipeline.start(admitted, partial(self._finished_in_thread, request_id))
             if isinstance(started, Running):
                 self._running[request_id] = (admitted, started)
             else:

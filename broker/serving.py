@@ -8,7 +8,6 @@ import shlex
 import signal
 import socket
 import stat
-import sys
 
 from broker import frontend_process, kernel, startup
 from broker.connection import Connection
@@ -70,7 +69,9 @@ def serve_remote(argv: tuple[str, ...], command: str) -> int:
     except ValueError as error:
         raise StartupError(f"HTMCP_BROKER: {error}") from None
     if not words:
-        raise StartupError("HTMCP_BROKER: a command is expected, such as: ssh HOST hardened-terminal-broker --stdio")
+        raise StartupError(
+            "HTMCP_BROKER: a command is expected, such as: ssh HOST hardened-terminal-broker --stdio"
+        )
     ours, theirs = (end.detach() for end in socket.socketpair())
     streams = [(os.POSIX_SPAWN_DUP2, ours, 0), (os.POSIX_SPAWN_DUP2, ours, 1)]
     try:
@@ -80,7 +81,9 @@ def serve_remote(argv: tuple[str, ...], command: str) -> int:
     os.close(ours)
     frontend = frontend_process.start(argv, theirs)
     signal.signal(signal.SIGTERM, lambda *_: os.kill(frontend.pid, signal.SIGTERM))
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to the frontend as well, which cancels and ends
+    signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # a terminal sends it to the frontend as well, which cancels and ends
     status = frontend.wait()
     os.kill(carrier, signal.SIGTERM)
     os.waitpid(carrier, 0)

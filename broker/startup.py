@@ -39,10 +39,9 @@ def open_jail(file: PolicyFile, environ: Mapping[str, str]) -> Jail:
 def build_gate(found: FoundPolicy, jail: Jail, environ: Mapping[str, str]) -> Gate:
     """Return the gate of one policy file, tested by its own tests."""
     file = policy_file.load(found.raw, found.path)
-    writable = any(rule.writes for rule in file.rules.values())
+    writable = policy_file.grants_writes(file)
     configuration.check_trust(found, environ, in_jail=jail.contains(found.path), jail_is_writable=writable)
-    names = {*file.commands.allow, *(name for rule in file.rules.values() for name in rule.may_run)}
-    programs = Programs(file.environment.path, jail, names - set(file.commands.deny))
+    programs = Programs(file.environment.path, jail, policy_file.named_programs(file))
     policy = Policy(file, found.raw, jail, programs)
     failures = policy.self_test()
     if failures:
@@ -65,7 +64,9 @@ def open_trail(gate: Gate, environ: Mapping[str, str]) -> Trail:
     """Return the audit trail, which must lie outside the jail."""
     path, fail_mode, is_default = audit_settings(gate.policy.file, environ)
     if gate.jail.contains(path):
-        raise StartupError(f"audit log {path}: lies in the jail; name a place outside it with HTMCP_AUDIT_LOG")
+        raise StartupError(
+            f"audit log {path}: lies in the jail; name a place outside it with HTMCP_AUDIT_LOG"
+        )
     audit = gate.policy.file.audit
     return Trail.open(
         path,
@@ -89,7 +90,9 @@ def empty_home(environ: Mapping[str, str]) -> str:
         if os.listdir(folder):
             raise StartupError(f"{folder}: must be empty; it is the HOME of every command")
     except OSError as error:
-        raise StartupError(f"{folder}: {error.strerror}; commands need an empty HOME; XDG_STATE_HOME chooses the place") from None
+        raise StartupError(
+            f"{folder}: {error.strerror}; commands need an empty HOME; XDG_STATE_HOME chooses the place"
+        ) from None
     return folder
 
 
@@ -111,7 +114,7 @@ class Broker(msgspec.Struct):
             warn(f"reload refused, the old policy stays in force: {error}")
             return
         self.pipeline.gate = new
-        self.trail.reload(new.policy.digest)
+        self.trail.reload(new.policy.digest, new.redactor.redact)
 
     def close(self) -> None:
         """Kill what runs, and close the trail."""
@@ -122,7 +125,9 @@ class Broker(msgspec.Struct):
 def build(environ: Mapping[str, str]) -> Broker:
     """Return a broker that may serve. Raises StartupError with one line for the operator."""
     if sys.platform != "linux":
-        raise StartupError(f"{sys.platform} is not supported: commands are confined by Linux Landlock and seccomp")
+        raise StartupError(
+            f"{sys.platform} is not supported: commands are confined by Linux Landlock and seccomp"
+        )
     found = configuration.find_policy(environ)
     file = policy_file.load(found.raw, found.path)
     jail = open_jail(file, environ)
