@@ -1,0 +1,110 @@
+"""Private keys in every armour, whole or cut off at either end, whatever stands before each of their lines.
+
+Always true: public keys and certificates are left alone, and so is text that only mentions an armour's first line.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterator
+
+from broker.regex_engine import Expression
+
+Found = tuple[int, int, str]
+NAME = "private_key"
+BODY_BYTES = 32 * 1024
+_BLANK = r"(?:[ +]|%20)"
+_KIND = rf"(?:[A-Z0-9]+{_BLANK})*PRIVATE{_BLANK}KEY(?:{_BLANK}BLOCK)?"
+_BEGIN = Expression(rf"-{{4,5}} ?BEGIN{_BLANK}{_KIND} ?-{{4,5}}")
+_END = Expression(rf"-{{4,5}} ?END{_BLANK}{_KIND} ?-{{4,5}}")
+_RUN = Expression(r"[A-Za-z0-9+/=]{20,}")
+_INLINE = Expression(r"(?:[A-Za-z0-9+/=_]|\\+[nrt]|%0[AaDd]|%2[BbFf]|%3[Dd]|[ \t](?:[A-Za-z0-9+/=]{16}))*")
+_LINE = Expression(
+    r"(?:[ \t\r\n]*|[^\n]{0,100}?[ \t|:>+\-\"'])"
+    r"(?:[A-Za-z0-9+/]{24,}={0,3}|(?:Proc-Type|DEK-Info|Version|Comment|Hash|Charset|MessageID|Subject): [^\n]*)"
+    r"(?:\\+[nr]|[\"',; \t\r])*(?:\n|$)"
+)
+_EMPTY = Expression(r"[ \t>|+\r]*\n")
+_LAST = Expression(
+    r"(?:[ \t]*|[^\n]{0,100}?[ \t|:>+\-\"'])[A-Za-z0-9+/]{1,76}={0,3}(?:\\+[nr]|[\"',; \t\r])*(?:\n|$)"
+)
+
+
+def find(data: bytes) -> Iterator[Found]:
+    """All private keys in `data`."""
+    ends = [spans[0] for spans in _END.each(data, 0, len(data))]
+    starts = [end[0] for end in ends]
+    claimed = 0
+    for spans in _BEGIN.each(data, 0, len(data)):
+        begin, body = spans[0]
+        if begin < claimed:
+            continue
+        stop = _closed(data, body, ends, starts) or _cut_off(data, body)
+        if stop is not None:
+            claimed = stop
+            yield begin, stop, NAME
+    for begin, stop in ends:
+        if begin >= claimed:
+            first = _headless(data, begin, claimed)
+            claimed = stop
+            if first is not None:
+                yield first, stop, NAME
+
+
+def _closed(data: bytes, body: int, ends: list[tuple[int, int]], starts: list[int]) -> int | None:
+    """The end of a block whose last line is there, if what lies between looks like a key."""
+    index = bisect_left(starts, body)
+    if index == len(ends) or ends[index][0] - body > BODY_BYTES:
+        return None
+    first, stop = ends[index]
+    if _BEGIN.first(data, body, first) is not None or _RUN.first(data, body, first) is None:
+        return None
+    return stop
+
+
+def _cut_off(data: bytes, body: int) -> int | None:
+    """The end of what still looks like the key after a first line without a last one."""
+    limit = min(len(data), body + BODY_BYTES)
+    spans = _INLINE.here(data, body, limit)
+    stop = spans[0][1] if spans is not None else body
+    found = stop - body >= 20
+    newline = data.find(b"\n", stop, min(limit, stop + 8))
+    if newline >= 0:
+        lines_end, lines = _lines(data, newline + 1, limit)
+        if lines:
+            return lines_end
+    return stop if found else None
+
+
+def _lines(data: bytes, position: int, limit: int) -> tuple[int, int]:
+    """Goes over lines of a key's body; returns where they end (without the last newline) and how many there were."""
+    lines = 0
+    while position < limit:
+        spans = _LINE.here(data, position, limit)
+        if spans is None and not lines:
+            spans = _EMPTY.here(data, position, limit)
+            if spans is None:
+                break
+            position = spans[0][1]
+            continue
+        if spans is None:
+            spans = _EMPTY.here(data, position, limit) if lines < 6 else None
+            if spans is None:
+                last = _LAST.here(data, position, limit)
+                position = last[0][1] if last is not None else position
+                break
+        lines += 1
+        position = spans[0][1]
+    return (position - 1 if lines and data[position - 1 : position] == b"\n" else position), lines
+
+
+def _headless(data: bytes, end: int, floor: int) -> int | None:
+    """Where the body begins whose first line is missing: the base64 lines before the last one."""
+    first = None
+    position = end
+    while position > floor:
+        line = max(data.rfind(b"\n", floor, position - 1) + 1, floor)
+        if _LINE.here(data, line, position) is None and not (
+            first is None and _LAST.here(data, line, position)
+        ):
+            break
+        first = position = line
+    return first

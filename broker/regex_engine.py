@@ -1,0 +1,79 @@
+"""The regular expression engine behind one small interface: RE2, which is linear in the input whatever the expression.
+
+Always true: an expression either compiles here and then never takes more than linear time, or it is refused with
+`ExpressionError`. Everything works on bytes. This module knows nothing of secrets; nobody else imports `re2`.
+"""
+
+from collections.abc import Iterator
+from functools import lru_cache
+
+import re2
+
+Spans = tuple[tuple[int, int], ...]
+NOWHERE = (-1, -1)
+
+
+class ExpressionError(ValueError):
+    """The engine does not take this expression: a syntax fault, or something that has no linear-time form."""
+
+
+@lru_cache(maxsize=2)
+def _options(*, utf8: bool) -> "re2.Options":
+    options = re2.Options()
+    options.log_errors = False
+    options.encoding = re2.Options.Encoding.UTF8 if utf8 else re2.Options.Encoding.LATIN1
+    return options
+
+
+class Expression:
+    """One expression, compiled when it is first used (`compile` does it at once).
+
+    Shipped expressions are ASCII and see single bytes, which keeps the automaton small; an operator's
+    expression sees UTF-8 characters (`utf8=True`).
+    """
+
+    __slots__ = ("_compiled", "_utf8", "source")
+
+    def __init__(self, source: str, *, utf8: bool = False) -> None:
+        self.source = source
+        self._utf8 = utf8
+        self._compiled: re2._Regexp | None = None
+
+    def compile(self) -> "re2._Regexp":
+        """The engine's object; raises ExpressionError."""
+        if self._compiled is None:
+            try:
+                self._compiled = re2.compile(self.source.encode(), _options(utf8=self._utf8))
+            except (re2.error, UnicodeEncodeError) as fault:
+                detail = fault.args[0] if fault.args else fault
+                text = detail.decode(errors="replace") if isinstance(detail, bytes) else str(detail)
+                raise ExpressionError(text) from None
+        return self._compiled
+
+    @property
+    def groups(self) -> int:
+        """How many capturing groups there are."""
+        return int(self.compile().groups)
+
+    @property
+    def group_names(self) -> dict[str, int]:
+        """Named groups and their numbers."""
+        return {
+            name if isinstance(name, str) else name.decode(): number
+            for name, number in self.compile().groupindex.items()
+        }
+
+    def each(self, data: bytes, start: int, end: int) -> Iterator[Spans]:
+        """All matches within `data[start:end]`, leftmost first, none overlapping: the spans of group 0, 1, …"""
+        for match in self.compile().finditer(data, start, end):
+            yield match._spans
+
+    def first(self, data: bytes, start: int, end: int) -> Spans | None:
+        """The leftmost match within `data[start:end]`."""
+        match = self.compile().search(data, start, end)
+        return None if match is None else match._spans
+
+    def here(self, data: bytes, start: int, end: int) -> Spans | None:
+        """The match that begins exactly at `start`, seeing no further than `end`."""
+        match = self.compile().match(data, start, end)
+        return None if match is None else match._spans
