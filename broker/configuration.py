@@ -66,7 +66,7 @@ def shipped_policy_path() -> str:
 
 
 def find_policy(environ: Mapping[str, str]) -> FoundPolicy:
-    """Return HTMCP_POLICY_FILE, else ./policy.toml, else the user's. Raises StartupError if there is none, or if it is not safe to read."""
+    """Return HTMCP_POLICY_FILE, else ./policy.toml, else the user's. Raises StartupError without one that is safe to read."""
     named = environ.get("HTMCP_POLICY_FILE")
     if named:
         return FoundPolicy(os.path.abspath(named), _read(named), named=True)

@@ -1,0 +1,92 @@
+"""`hardened-terminal-mcp init`: a policy of the user's own to start from, and the snippet that a client wants.
+
+Always true: an existing policy is never overwritten without `--force`; nothing is asked.
+"""
+
+import argparse
+import os
+import sys
+from typing import Any
+
+import msgspec
+
+from broker import configuration, policy_file
+from broker.refusal import StartupError
+
+CLIENTS = {
+    "claude": ("claude_desktop_config.json (Claude Desktop) or .mcp.json (Claude Code)", "mcpServers"),
+    "cursor": (".cursor/mcp.json", "mcpServers"),
+    "vscode": (".vscode/mcp.json", "servers"),
+}
+"""Client → where its configuration stands, and the key that holds the servers."""
+
+
+def main(arguments: list[str]) -> int:
+    """Write the policy, or print a client's snippet. Returns the exit status."""
+    options = _parser().parse_args(arguments)
+    path = options.output or os.path.join(configuration.config_folder(os.environ), "policy.toml")
+    if options.client:
+        print(_snippet(options.client, os.path.abspath(path)))
+        return 0
+    raw = configuration.read_policy(configuration.shipped_policy_path()).raw
+    _write(path, policy_file.with_profiles(raw, options.profile), force=options.force)
+    print(_next_steps(os.path.abspath(path)))
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    profiles = ", ".join(policy_file.profile_names())
+    parser = argparse.ArgumentParser(
+        prog="hardened-terminal-mcp init",
+        description="Write a commented policy to start from, and say what to do next.",
+        epilog="examples:\n  hardened-terminal-mcp init --profile python --profile git-write\n"
+        "  hardened-terminal-mcp init --client claude",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--profile", action="append", default=[], metavar="NAME", help=f"add ready-made entries: {profiles}"
+    )
+    parser.add_argument("--output", metavar="FILE", help="where to write it (default: the user's policy)")
+    parser.add_argument("--force", action="store_true", help="overwrite a policy that is there")
+    parser.add_argument("--client", choices=CLIENTS, help="write nothing; print this client's configuration")
+    return parser
+
+
+def _write(path: str, text: bytes, *, force: bool) -> None:
+    try:
+        os.makedirs(os.path.dirname(os.path.abspath(path)), mode=0o700, exist_ok=True)
+        with open(path, "wb" if force else "xb") as file:
+            file.write(text)
+        os.chmod(path, 0o600)
+    except FileExistsError:
+        raise StartupError(f"{path}: there is a policy already; --force overwrites it") from None
+    except OSError as error:
+        raise StartupError(f"{path}: {error.strerror}") from None
+
+
+def _command() -> str:
+    beside_python = os.path.join(os.path.dirname(sys.executable), configuration.NAME)
+    return beside_python if os.path.exists(beside_python) else os.path.abspath(sys.argv[0])
+
+
+def _snippet(client: str, policy: str) -> str:
+    environment = {"HTMCP_JAIL_ROOT": os.getcwd(), "HTMCP_POLICY_FILE": policy}
+    server: dict[str, Any] = {"command": _command(), "args": [], "env": environment}
+    if client == "vscode":
+        server = {"type": "stdio", **server}
+    snippet = {CLIENTS[client][1]: {"hardened-terminal": server}}
+    return msgspec.json.format(msgspec.json.encode(snippet), indent=2).decode()
+
+
+def _next_steps(path: str) -> str:
+    where, _ = CLIENTS["claude"]
+    return f"""wrote {path}
+
+next:
+  1. read it; allow what you need            $EDITOR {path}
+  2. check it                                {configuration.NAME} check {path}
+  3. try it in a folder of yours             {configuration.NAME} run "git status"
+  4. configure your client                   {configuration.NAME} init --client claude
+     and paste what that prints into         {where}
+     (--client {", ".join(name for name in CLIENTS if name != "claude")} for the others; the jail is the folder that you call it in)
+  5. see what was called                     {configuration.NAME} audit show"""
