@@ -1,0 +1,1 @@
+"""Tests of hardened-terminal-mcp; `support` holds what several folders need."""

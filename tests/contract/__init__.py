@@ -1,0 +1,1 @@
+"""The contract: what the installed command promises to its clients and its operator."""

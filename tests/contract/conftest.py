@@ -1,0 +1,24 @@
+"""Clients on a running server; a test that needs no server of its own shares its module's."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.place import Place
+from tests.support.raw_client import RawClient
+from tests.support.sdk_client import SdkClient
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SdkClient]:
+    """The SDK's client on a server that the module shares."""
+    with SdkClient(Place(tmp_path_factory.mktemp("shared"))) as connected:
+        yield connected
+
+
+@pytest.fixture(scope="module")
+def raw(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RawClient]:
+    """A client of raw lines, its handshake done, on a server that the module shares."""
+    with RawClient(Place(tmp_path_factory.mktemp("raw"))) as connected:
+        connected.initialize()
+        yield connected

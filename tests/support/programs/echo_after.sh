@@ -1,0 +1,3 @@
+# Waits, then prints a word.
+sleep "$1"
+echo "$2"

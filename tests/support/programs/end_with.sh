@@ -1,0 +1,2 @@
+# Ends with the status that it is told.
+exit "$1"

@@ -1,0 +1,2 @@
+# Prints without end on standard error.
+exec yes "$1" >&2

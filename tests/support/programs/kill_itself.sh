@@ -1,0 +1,2 @@
+# Ends by a signal.
+kill -9 $$

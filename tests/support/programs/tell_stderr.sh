@@ -1,0 +1,2 @@
+# Prints a file on standard error.
+cat "$1" >&2

@@ -1,0 +1,2 @@
+# Waits for as long as it is told, in one process.
+exec sleep "$1"
