@@ -4,9 +4,11 @@ Always true: nothing of the place lies outside its own folder, and the environme
 setting of the person who runs the tests reaches the command, but a secret does, so that a leak can be seen.
 """
 
+import functools
 import os
 import secrets
 import subprocess
+import tempfile
 from pathlib import Path
 
 POLICY = (Path(__file__).parent / "policy.toml").read_text(encoding="utf-8")
@@ -27,6 +29,28 @@ _GIT = (
 _SCRIPTS = Path(__file__).parent / "programs"
 
 
+@functools.cache
+def _repository() -> dict[str, bytes]:
+    """Return the files of a small project and of its repository; made once, since git takes longer than most tests."""
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        (root / "src").mkdir()
+        (root / "readme.txt").write_text("a small project\n")
+        (root / "src" / "main.py").write_text("print('hello')\n")
+        for script in _SCRIPTS.iterdir():
+            (root / script.name).write_bytes(script.read_bytes())
+        _git(root, "init", "--quiet", "--template=")
+        _git(root, "add", "--all")
+        _git(root, "commit", "--quiet", "--message", "Begin the project")
+        files = (path for path in root.rglob("*") if path.is_file())
+        return {str(path.relative_to(root)): path.read_bytes() for path in files}
+
+
+def _git(folder: Path, *arguments: str) -> None:
+    nowhere = {"PATH": os.environ["PATH"], "HOME": str(folder), "GIT_CONFIG_NOSYSTEM": "1"}
+    subprocess.run([*_GIT, *arguments], cwd=folder, env=nowhere, check=True, timeout=30)
+
+
 class Place:
     """Paths and environment of one installation beneath `folder`."""
 
@@ -44,19 +68,12 @@ class Place:
         self._fill_jail()
 
     def _fill_jail(self) -> None:
-        (self.jail / "src").mkdir(parents=True)
-        (self.jail / "readme.txt").write_text("a small project\n")
-        (self.jail / "src" / "main.py").write_text("print('hello')\n")
-        for script in _SCRIPTS.iterdir():
-            (self.jail / script.name).write_bytes(script.read_bytes())
-        self._git("init", "--quiet")
-        self._git("add", "--all")
-        self._git("commit", "--quiet", "--message", "Begin the project")
+        for name, content in _repository().items():
+            path = self.jail / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+        (self.jail / ".git" / "refs" / "tags").mkdir()
         (self.jail / "src" / "link_out").symlink_to(self.outside)
-
-    def _git(self, *arguments: str) -> None:
-        nowhere = {"PATH": os.environ["PATH"], "HOME": str(self.outside), "GIT_CONFIG_NOSYSTEM": "1"}
-        subprocess.run([*_GIT, *arguments], cwd=self.jail, env=nowhere, check=True, timeout=30)
 
     def environment(self, **changes: str | None) -> dict[str, str]:
         """Return the command's environment, with `changes`; None takes a variable away."""
