@@ -63,14 +63,14 @@ class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field
     """Frontend to broker."""
 
 
-class HelloRequest(Request, tag="hello"):
+class HelloRequest(Request, frozen=True, tag="hello"):
     """The first frame of a connection, answered by `Welcome`."""
 
     version: int
     frontend: Annotated[str, Meta(max_length=128)]
 
 
-class RunRequest(Request, tag="run"):
+class RunRequest(Request, frozen=True, tag="run"):
     """Judge and run. Answered by `Result`, and by `Progress` now and then if `progress` is set."""
 
     id: RequestId
@@ -79,14 +79,14 @@ class RunRequest(Request, tag="run"):
     progress: bool = False
 
 
-class ExplainRequest(Request, tag="explain"):
+class ExplainRequest(Request, frozen=True, tag="explain"):
     """Judge only, never run. Answered by `Result`."""
 
     id: RequestId
     command: Command
 
 
-class MalformedRequest(Request, tag="malformed"):
+class MalformedRequest(Request, frozen=True, tag="malformed"):
     """A tool call whose arguments were no `RunRequest`: audited and answered with PARSE_ERROR, so that no call is lost."""
 
     id: RequestId
@@ -95,13 +95,13 @@ class MalformedRequest(Request, tag="malformed"):
     problem: Annotated[str, Meta(max_length=PROBLEM_CHARACTERS)]
 
 
-class CancelRequest(Request, tag="cancel"):
+class CancelRequest(Request, frozen=True, tag="cancel"):
     """Kill the run with this id. Its `Result` still comes; an id that is done or unknown is ignored."""
 
     id: RequestId
 
 
-class DescribeRequest(Request, tag="describe"):
+class DescribeRequest(Request, frozen=True, tag="describe"):
     """Ask for the policy in force. Answered by `Description`."""
 
     id: RequestId
@@ -111,7 +111,7 @@ class Reply(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="
     """Broker to frontend."""
 
 
-class Welcome(Reply, tag="welcome"):
+class Welcome(Reply, frozen=True, tag="welcome"):
     """The handshake is done. `in_flight` is how many requests may be unanswered at once."""
 
     version: int
@@ -119,14 +119,14 @@ class Welcome(Reply, tag="welcome"):
     in_flight: int
 
 
-class Result(Reply, tag="result"):
+class Result(Reply, frozen=True, tag="result"):
     """The one answer to a run, explain or malformed request."""
 
     id: RequestId
     result: CommandResult
 
 
-class Progress(Reply, tag="progress"):
+class Progress(Reply, frozen=True, tag="progress"):
     """A run goes on: time since its start, bytes that it wrote so far."""
 
     id: RequestId
@@ -135,7 +135,7 @@ class Progress(Reply, tag="progress"):
     stderr_bytes: int
 
 
-class Description(Reply, tag="description"):
+class Description(Reply, frozen=True, tag="description"):
     """The effective policy as text for a model to read, and the names of the programs that may be called."""
 
     id: RequestId
@@ -143,7 +143,7 @@ class Description(Reply, tag="description"):
     programs: tuple[str, ...]
 
 
-class Refusal(Reply, tag="refusal"):
+class Refusal(Reply, frozen=True, tag="refusal"):
     """The last frame before the broker closes a connection whose frontend broke the protocol."""
 
     reason: str
