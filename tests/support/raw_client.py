@@ -144,10 +144,10 @@ class RawClient:
                 assert message["id"] == request_id, message
                 return message
 
-    def initialize(self) -> Message:
-        """Do the handshake and return the server's part."""
+    def initialize(self, version: str = "2025-06-18") -> Message:
+        """Do the handshake in a revision of the protocol and return the server's part."""
         params = {
-            "protocolVersion": "2025-06-18",
+            "protocolVersion": version,
             "capabilities": {},
             "clientInfo": {"name": "raw", "version": "1"},
         }
