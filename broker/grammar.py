@@ -256,8 +256,7 @@ def _bracket_end(text: str, outline: str, start: int) -> int:
 
 
 def _bracket(text: str, outline: str, start: int, end: int) -> str:
-    """Return a bracket expression with a backslash before each quoted character that could mean something."""
+    """Return a bracket expression with a backslash before each quoted character."""
     return "".join(
-        "\\" + text[place] if outline[place] == QUOTED and not text[place].isalnum() else text[place]
-        for place in range(start, end)
+        "\\" + text[place] if outline[place] == QUOTED else text[place] for place in range(start, end)
     )
