@@ -26,6 +26,9 @@ WORDS = 4_096
 WORD_BYTES = 131_071
 """The longest word: MAX_ARG_STRLEN of linux/binfmts.h (32 pages) less the NUL."""
 
+BRACES = 64
+"""The most unquoted `{` in one word."""
+
 QUOTED = "\0"
 """Stands in an outline for each quoted character; the input holds no NUL."""
 
@@ -161,7 +164,7 @@ def _word(pieces: list[tuple[str, bool]], column: int, before: list[Word]) -> Wo
         raise PolicyDenied(reasons.assignment(column))
     if not _NOTABLE.search(outline):
         return Word(text, column)
-    _check_expansions(outline, column)
+    _check_expansions(text, outline, column)
     _check_operators(outline, column, in_find=_is_find(before))
     pattern = _pattern(text, outline)
     if pattern is not None and not before:
@@ -182,13 +185,13 @@ def _check_size(text: str, column: int, before: list[Word]) -> None:
         )
 
 
-def _check_expansions(outline: str, column: int) -> None:
+def _check_expansions(text: str, outline: str, column: int) -> None:
     """Raise if a shell would expand the word, or drop it as a comment. Globs are judged apart."""
     if outline[0] == "~" or ("~" in outline and _TILDE_IN_ASSIGNMENT.match(outline)):
         raise PolicyDenied(reasons.tilde(column + outline.index("~")))
     if outline[0] == "#":
         raise PolicyDenied(reasons.comment(column))
-    if "{" in outline and _has_brace_expansion(outline):
+    if "{" in outline and _has_brace_expansion(text, outline):
         raise PolicyDenied(reasons.brace(column))
 
 
@@ -207,19 +210,27 @@ def _is_find(words: list[Word]) -> bool:
     return bool(words) and words[0].text.rpartition("/")[2] == "find"
 
 
-def _has_brace_expansion(outline: str) -> bool:
-    """Whether bash would make several words of it: braces around a comma of their own, or around a range."""
-    opened: list[int] = []
-    with_comma: set[int] = set()
-    for place, character in enumerate(outline):
+def _has_brace_expansion(text: str, outline: str) -> bool:
+    """Whether bash would make several words of it. Too many braces to look at (time would grow squared) count as that."""
+    starts = [place for place, character in enumerate(outline) if character == "{"]
+    return len(starts) > BRACES or any(_is_brace_expansion(text, outline, start) for start in starts)
+
+
+def _is_brace_expansion(text: str, outline: str, start: int) -> bool:
+    """Follow bash from one `{`: a `}` ends it only behind a `,` or a `..` of its own, so that `{a},b}` is two words."""
+    depth, comma, dots = 0, False, False
+    for place in range(start + 1, len(outline)):
+        character = outline[place]
         if character == "{":
-            opened.append(place)
-        elif character == "," and opened:
-            with_comma.add(opened[-1])
-        elif character == "}" and opened:
-            start = opened.pop()
-            if start in with_comma or _BRACE_RANGE.match(outline[start + 1 : place]):
-                return True
+            depth += 1
+        elif character == "}" and depth:
+            depth -= 1
+        elif depth == 0 and character == "}" and (comma or dots):
+            # Where only `..` ended it, bash looks for commas again, and this time takes quoted ones too.
+            return comma or "," in text[start:place] or bool(_BRACE_RANGE.match(outline[start + 1 : place]))
+        elif depth == 0:
+            comma = comma or character == ","
+            dots = dots or outline.startswith("..", place)
     return False
 
 
