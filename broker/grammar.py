@@ -230,7 +230,7 @@ def _is_brace_expansion(text: str, outline: str, start: int) -> bool:
             return comma or "," in text[start:place] or bool(_BRACE_RANGE.match(outline[start + 1 : place]))
         elif depth == 0:
             comma = comma or character == ","
-            dots = dots or outline.startswith("..", place)
+            dots = dots or (outline.startswith("..", place) and outline[place + 2 : place + 3] != "}")
     return False
 
 
