@@ -1,7 +1,7 @@
 """The shape of policy.toml, as msgspec Structs: what each key means, its unit and its default.
 
-Always true: an unknown key or a wrong type is an error. This module only says what may stand in the file; what it means
-for a command is decided in `policy`, and what the kernel is told in `confinement`.
+Always true: an unknown key or a wrong type is an error. This module only says what may stand in the file; what
+it means for a command is decided in `policy`, and what the kernel is told in `confinement`.
 """
 
 from typing import Annotated, Literal
@@ -17,14 +17,14 @@ class _Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     """A table of the file."""
 
 
-class Commands(_Table):
+class Commands(_Table, frozen=True):
     """`[commands]`: names that may be called, and names that may not. Deny wins."""
 
     allow: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
 
 
-class LimitOverrides(_Table):
+class LimitOverrides(_Table, frozen=True):
     """`[rules.NAME.limits]`: limits of one program, in the units of `Limits`; None inherits."""
 
     timeout_s: Seconds | None = None
@@ -37,8 +37,8 @@ class LimitOverrides(_Table):
     file_bytes: Positive | None = None
 
 
-class Limits(_Table):
-    """`[limits]`: wall clock and CPU in seconds, sizes in bytes, counts plain. `memory_bytes` 0: no limit on address space."""
+class Limits(_Table, frozen=True):
+    """`[limits]`: clocks in seconds, sizes in bytes, counts plain. `memory_bytes` 0: no limit on address space."""
 
     timeout_s: Seconds = 30.0
     stdout_bytes: Annotated[int, Meta(ge=1, le=16 * 1024 * 1024)] = 262_144
@@ -51,59 +51,62 @@ class Limits(_Table):
     file_bytes: Annotated[int, Meta(ge=0)] = 1024**3
 
 
-class Rule(_Table):
-    """`[rules.NAME]`, `[rules.NAME.subcommand.SUB]`: what arguments a program may have, what it may do once it runs.
+class Rule(_Table, frozen=True):
+    """`[rules.NAME]`, `[rules.NAME.subcommand.SUB]`: what arguments a program may have, and what it may do.
 
-    Without `allow_options`, `operands` and `subcommands` any option passes, but every word that could be a path is checked.
+    Without `allow_options`, `operands` and subcommands any option passes, but every part of every word that
+    could be a path is checked. The keys:
 
-    `arguments`         "any": no check of arguments at all, the kernel alone confines the program.
-    `option_style`      how the program reads its options. "gnu": clusters (`-la`), attached values (`-A5`, `--name=value`),
-                        options after operands. "posix": the same, but options end at the first operand. "single-dash":
-                        each word that begins with `-` is one whole option (`-name`, `-maxdepth`), as in find.
-    `allow_options`     only these. One string is one option with all its names, then its value:
+    arguments         "any": arguments are not checked at all, the kernel alone confines the program.
+    option_style      "gnu": clusters (`-la`), attached values (`-A5`, `--name=value`), options after operands.
+                      "single-dash": a word that begins with `-` is one option (`-maxdepth`), as find has it.
+    options_first     the program reads no option after its first operand.
+    allow_options     only these. One string is one option with all its names, then the kind of its value:
+                        "-i"                           a flag; in style gnu "-ivn" is three flags
+                        "-A, --after-context=integer"  a value, attached or in the next word
+                        "-L =integer"                  a value, always in the next word
+                        "--rawfile =text path"         two values in the next two words
+                        "--color[=always|never]"       a value that may be missing, always attached
+                        "--merged?=revision"           a value in the next word, missing at the command's end
+                        "--[no-]renames"               two options
+                        "-NUM"                         a minus sign and a number, as in `head -20`
+                        "@NAME"                        the set NAME of the table `[options]`
+                      Names are exact: of an abbreviated long name the reason says to write it out.
+    deny_options      not these, however they are abbreviated, clustered or attached. With both, deny wins.
+    require_options   only together with all of these.
+    operands          kinds of the words that are no options, in order; the last repeats. Default: "path".
+    operands_with     option: `operands` that hold once that option is given (grep's -e, `git tag --list`).
+    instead           option or subcommand: what to do instead, for the reason of its refusal.
+    arguments_before  put in front of what the caller wrote; for a subcommand, right after its name.
+    environment       fixed variables.
+    subcommands       names of which the first operand must be one; default: those with a rule of their own.
+    subcommand_optional  whether there may be none (`git --version`).
+    writes, network, may_run, read, temporary, limits: see `Profile` and `Limits`. A subcommand's rights come on
+                      top of its program's.
 
-                            "-i"                           a flag; "-ivn" is three flags, but one option in "single-dash"
-                            "-A, --after-context=integer"  takes a value of that kind, attached or as the next word
-                            "--color[=always|never]"       may have a value, attached only
-                            "--merged?=revision"           takes the next word too, but may end the command without one
-                            "--rawfile=text path"          takes two words
-                            "--[no-]renames"               two options
-                            "-NUM"                         a minus sign and a number (`head -20`)
-                            "@NAME"                        all of the set NAME of the table `[options]`
+    Kinds of operands and values:
 
-                        Names are exact: an abbreviated long option is refused, and the reason says to write it out.
-    `deny_options`      not these, however they are abbreviated, clustered or attached. With both, deny wins.
-    `require_options`   refused without these.
-    `operands`          kinds of the words that are no options, in order; the last one repeats. Default: "path".
-    `operands_with`     option name → `operands` that hold instead once that option is given (grep's -e, `git tag --list`).
-
-    A kind is one of
-
-        "path"              beneath the jail, after links are resolved
-        "folder"            a path that later paths of the command are relative to (`git -C`)
-        "text"              not checked
-        "integer"           digits, with an optional sign
-        "revision"          git's name of an object: no leading "-"
-        "revision-or-path"  both
-        "none"              no word may stand here
-        "a|b|c"             one of these words
-        "/EXPRESSION/"      the whole word matches (RE2 syntax)
-        "path&/EXPRESSION/" a path that matches as well; so with each kind above
-
-    `arguments_before`  put in front of what the caller wrote; for a subcommand, right after its name.
-    `environment`       fixed variables.
-    `subcommands`       the first operand must be one of these; default: those that have a rule under `subcommand`.
-    `subcommand_optional`  may stand without one (`git --version`).
-    Rights (`writes`, `network`, `may_run`, `read`, `temporary`) of a subcommand come on top of its parent's.
+    "path"              beneath the jail, after links are resolved
+    "folder"            a path that the command's later paths are relative to (`git -C`)
+    "text"              not checked
+    "integer"           digits, perhaps with a sign
+    "revision"          git's name of an object: does not begin with `-`
+    "revision-or-path"  either
+    "none"              no word may stand here
+    "a|b|c"             one of these words
+    "/EXPRESSION/"      matches as a whole (RE2)
+    "path&/EXPRESSION/", "text&!/EXPRESSION/"   of that kind, and matches as a whole; does not contain a match
     """
 
     arguments: Literal["checked", "any"] = "checked"
-    option_style: Literal["gnu", "posix", "single-dash"] = "gnu"
+    option_style: Literal["gnu", "single-dash"] = "gnu"
+    options_first: bool = False
     allow_options: tuple[str, ...] | None = None
     deny_options: tuple[str, ...] = ()
     require_options: tuple[str, ...] = ()
     operands: tuple[str, ...] | None = None
     operands_with: dict[str, tuple[str, ...]] = {}
+    instead: dict[str, str] = {}
     arguments_before: tuple[str, ...] = ()
     environment: dict[str, str] = {}
     subcommands: tuple[str, ...] | None = None
@@ -117,26 +120,26 @@ class Rule(_Table):
     limits: LimitOverrides = LimitOverrides()
 
 
-class ProfileTable(_Table):
-    """`[profile.NAME]`, brought along by `init --profile NAME`: names that are allowed besides `[commands] allow`."""
+class ProfileTable(_Table, frozen=True):
+    """`[profile.NAME]`, written by `init --profile NAME`: names allowed besides `[commands] allow`."""
 
     allow: tuple[str, ...] = ()
 
 
-class Jail(_Table):
+class Jail(_Table, frozen=True):
     """`[jail]`: HTMCP_JAIL_ROOT wins; without both, the current directory."""
 
     root: str | None = None
 
 
-class Environment(_Table):
+class Environment(_Table, frozen=True):
     """`[environment]`: where programs are looked up, and further fixed variables for every command."""
 
     path: tuple[str, ...] = ("/usr/local/bin", "/usr/bin", "/bin")
     set: dict[str, str] = {}
 
 
-class Audit(_Table):
+class Audit(_Table, frozen=True):
     """`[audit]`: HTMCP_AUDIT_LOG and HTMCP_AUDIT_FAIL_MODE win."""
 
     log: str | None = None
@@ -147,22 +150,22 @@ class Audit(_Table):
     mirror: str | None = None
 
 
-class Containment(_Table):
+class Containment(_Table, frozen=True):
     """`[containment]`: what to do where the kernel lacks a layer, and as whom a root broker runs commands."""
 
     mode: Literal["required", "best-effort", "off"] = "required"
     run_as: str | None = None
 
 
-class ExtraPattern(_Table):
-    """One of `[redaction] extra_patterns`. If the expression has a group (named `value`, or any), that group is the secret."""
+class ExtraPattern(_Table, frozen=True):
+    """One of `[redaction] extra_patterns`. A group of the expression, named `value` or not, is the secret."""
 
     name: Annotated[str, Meta(pattern="^[A-Za-z0-9_.-]{1,64}$")]
     regex: Annotated[str, Meta(min_length=1, max_length=4096)]
     example: str | None = None
 
 
-class Redaction(_Table):
+class Redaction(_Table, frozen=True):
     """`[redaction]`."""
 
     enabled: bool = True
@@ -170,13 +173,13 @@ class Redaction(_Table):
     extra_patterns: tuple[ExtraPattern, ...] = ()
 
 
-class Output(_Table):
+class Output(_Table, frozen=True):
     """`[output]`: whether terminal control sequences are removed (before redaction) or kept."""
 
     control_sequences: Literal["strip", "keep"] = "strip"
 
 
-class SelfTest(_Table):
+class SelfTest(_Table, frozen=True):
     """One of `[[tests]]`: run at each start and by `check`."""
 
     command: str
@@ -184,7 +187,7 @@ class SelfTest(_Table):
     reason: str | None = None
 
 
-class PolicyFile(_Table):
+class PolicyFile(_Table, frozen=True):
     """The whole file. `options`: named sets of option strings, used as "@NAME" in any `allow_options`."""
 
     commands: Commands = Commands()

@@ -1,0 +1,77 @@
+"""The policy as text for a language model: what may be called, with which arguments, within which limits.
+
+Always true: shorter than `DESCRIPTION_BYTES`, whatever the policy; what does not fit is left out and said to be. It names
+no path outside the jail, no fixed variable and no test.
+"""
+
+from typing import TYPE_CHECKING
+
+from broker.reasons import shortened
+
+if TYPE_CHECKING:
+    from broker.policy import Policy
+    from broker.rules import Entry
+
+DESCRIPTION_BYTES = 8 * 1024
+_WIDTHS = (600, 300, 200, 150, 120, 100, 80, 60, 40, 0)
+_NEVER = (
+    "Never available: a shell, pipes, redirection, several commands in one, variables, ~, network and writing unless "
+    "noted below, and paths outside the jail. Quoting works as in a POSIX shell; * ? [ ] expand beneath the jail. "
+    "Long options are written out in full."
+)
+
+
+def describe(policy: "Policy") -> str:
+    """Return the policy in force as text of less than `DESCRIPTION_BYTES` bytes of UTF-8."""
+    limits = policy.file.limits
+    head = [
+        "Policy of this terminal. One call runs one program, in one folder beneath the jail.",
+        _NEVER,
+        f"Limits: {limits.timeout_s:g} s, {limits.stdout_bytes} bytes of output, {limits.stderr_bytes} of errors, "
+        f"{limits.concurrent} calls at once.",
+        "",
+        "Programs:",
+    ]
+    entries = [policy.entry(name) for name in policy.programs]
+    for width in _WIDTHS:
+        lines = head + [line for entry in entries for line in _lines(entry, width)]
+        text = "\n".join(lines)
+        if len(text.encode()) < DESCRIPTION_BYTES:
+            return text
+    return _names_only("\n".join(head), policy.programs)
+
+
+def _names_only(head: str, names: tuple[str, ...]) -> str:
+    room = DESCRIPTION_BYTES - len(head.encode()) - 64
+    names_text = " ".join(names).encode()
+    if len(names_text) <= room:
+        return f"{head}\n{names_text.decode()}"
+    shown = names_text[:room].decode(errors="ignore").rpartition(" ")[0]
+    return f"{head}\n{shown} … and {len(names) - len(shown.split())} more"
+
+
+def _lines(entry: "Entry", width: int) -> list[str]:
+    if not entry.has_subcommands:
+        return [_line(entry, width)]
+    subcommands = [entry.subcommand(name) for name in entry.subcommand_names]
+    if width < 60:
+        return [f"{entry.name}: " + ", ".join(entry.subcommand_names)]
+    return [_line(entry, width), *("  " + _line(inner, width) for inner in subcommands)]
+
+
+def _line(entry: "Entry", width: int) -> str:
+    notes = "".join(f" [{note}]" for note in _rights(entry))
+    if width == 0:
+        return f"{entry.name}{notes}"
+    if entry.rule.arguments == "any":
+        return f"{entry.name}{notes}: any arguments"
+    table = entry.options()
+    options = "any options" if table is None else table.instead("").removeprefix("allowed: ")
+    operands = "" if entry.has_subcommands else f"; {entry.operands_in_short()}"
+    return f"{entry.name}{notes}: {shortened(options, width)}{operands}"
+
+
+def _rights(entry: "Entry") -> list[str]:
+    rule = entry.rule
+    rights = (("writes", rule.writes), ("network", rule.network), ("temporary folder", rule.temporary))
+    return [name for name, granted in rights if granted]

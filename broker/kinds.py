@@ -1,0 +1,129 @@
+"""What a word of a command may be: the kinds of operands and of option values, compiled from the policy's words.
+
+Always true: a kind that is not understood is an error when the policy is read, never a kind that accepts. A kind only
+looks at the word's text; where a path leads is asked of the jail, for kinds whose `path` is true, in `paths`.
+"""
+
+from broker.reasons import RuleError
+from broker.regex_engine import Expression, ExpressionError
+
+_PATHS = frozenset({"path", "folder", "revision-or-path"})
+_NAMED = _PATHS | {"text", "integer", "revision", "none", "scanned"}
+
+
+class Kind:
+    """One kind. `path`: where the word leads is checked. `folder`: later paths are relative to it.
+
+    `scanned`: nothing is known of the word, so that every part of it that could be a path is checked.
+    """
+
+    __slots__ = (
+        "_choices",
+        "_expression",
+        "_name",
+        "_wanted",
+        "folder",
+        "path",
+        "revision",
+        "scanned",
+        "text",
+    )
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._choices: frozenset[str] = frozenset()
+        self._expression: Expression | None = None
+        self._wanted = True
+        name = self._split_expression(text)
+        if "|" in name:
+            self._choices, name = frozenset(name.split("|")), "choice"
+        elif name not in _NAMED:
+            raise RuleError(
+                f"{text!r} is no kind; {', '.join(sorted(_NAMED - {'scanned'}))}, a|b or /…/ is expected"
+            )
+        self._name = name
+        self.path = name in _PATHS
+        self.folder = name == "folder"
+        self.revision = name.startswith("revision")
+        self.scanned = name == "scanned"
+
+    def _split_expression(self, text: str) -> str:
+        """Take the expression off `text`; return the name in front of it."""
+        name, separator, expression = text.partition("&")
+        if text.startswith("/"):
+            name, separator, expression = "text", "&", text
+        if not separator:
+            return text
+        self._wanted = not expression.startswith("!")
+        expression = expression.removeprefix("!")
+        if len(expression) < 3 or expression[0] != "/" or expression[-1] != "/":
+            raise RuleError(f"{text!r}: an expression between two '/' is expected")
+        self._expression = _compile(expression[1:-1], whole=self._wanted)
+        return name
+
+    def accepts(self, word: str) -> bool:
+        """Return whether the text of `word` is of this kind. Linear in its length."""
+        if self._expression is not None and _matches(self._expression, word) is not self._wanted:
+            return False
+        name = self._name
+        if name == "integer":
+            digits = word[1:] if word[:1] in ("-", "+") else word
+            return digits.isascii() and digits.isdigit()
+        if name == "choice":
+            return word in self._choices
+        if self.revision:
+            return not word.startswith("-")
+        return name != "none"
+
+    def expectation(self) -> str:
+        """Return what is expected, for a reason: `a path in the jail`, `an integer`, `one of a, b`."""
+        if self._name == "choice":
+            return "one of " + ", ".join(sorted(self._choices))
+        if self._expression is not None:
+            return (
+                ("" if self._wanted else "not ")
+                + "what matches "
+                + (self.text.partition("&")[2].lstrip("!") or self.text)
+            )
+        return _EXPECTATIONS.get(self._name, self._name)
+
+
+_EXPECTATIONS = {
+    "path": "a path beneath the jail",
+    "folder": "a folder beneath the jail",
+    "integer": "an integer",
+    "revision": "a revision that does not begin with -",
+    "revision-or-path": "a revision, or a path beneath the jail",
+    "none": "nothing",
+}
+
+
+def _compile(expression: str, *, whole: bool) -> Expression:
+    """Return `expression`, for the whole word or any part. It is tried by itself too, so that `a)|(b` stays a fault."""
+    compiled = Expression(expression, utf8=True)
+    try:
+        compiled.compile()
+    except ExpressionError as error:
+        raise RuleError(f"{expression!r} is no expression of RE2: {error}") from None
+    return Expression(rf"\A(?:{expression})\z", utf8=True) if whole else compiled
+
+
+def _matches(expression: Expression, word: str) -> bool:
+    data = word.encode("utf-8", "surrogatepass")
+    return expression.first(data, 0, len(data)) is not None
+
+
+_kinds: dict[str, Kind] = {}
+
+
+def kind(text: str) -> Kind:
+    """Return the kind that `text` names. Raises RuleError."""
+    known = _kinds.get(text)
+    if known is None:
+        known = _kinds[text] = Kind(text)
+    return known
+
+
+SCANNED = kind("scanned")
+PATH = kind("path")
+NONE = kind("none")

@@ -1,0 +1,210 @@
+"""The verdict: which program a command names, and whether the policy allows its arguments. Deny by default, deny wins.
+
+Always true: `permit` takes what `choose` returned; both refuse by raising; the words that are checked are the words that
+run, globs expanded; every word that the rule does not call text has been led to its end in the jail. Nothing is run here.
+"""
+
+import os
+from collections.abc import Iterator
+from hashlib import sha256
+from typing import NamedTuple
+
+import msgspec
+
+from broker import globs
+from broker.grammar import Argv
+from broker.jail import Jail, Located
+from broker.options import Word
+from broker.paths import declared, undeclared
+from broker.profile import Profile
+from broker.programs import Program, Programs
+from broker.reasons import denied, shown
+from broker.refusal import CwdEscape, PolicyDenied
+from broker.rules import Entry, Judged, OptionSets
+from broker.schema import Limits, PolicyFile, Rule
+
+_INSTEAD = {
+    "cd": "there is no shell that could change folder; give the folder in `cwd`",
+    "sudo": "commands run as they are, without more rights",
+    "export": "there is no shell; the environment is fixed by the policy",
+    "env": "the environment is fixed by the policy; name the program itself",
+    "awk": "its argument is a program; use grep, cut, or sed -n 'N,Mp' FILE",
+    "perl": "its argument is a program; use grep, cut, or sed -n 'N,Mp' FILE",
+    "less": "there is no terminal; use cat, head, tail, or sed -n 'N,Mp' FILE",
+    "more": "there is no terminal; use cat, head, tail, or sed -n 'N,Mp' FILE",
+    "xargs": "it runs other programs; name the files in one command",
+    "bash": "no shell is available; give the commands one by one",
+    "sh": "no shell is available; give the commands one by one",
+}
+
+
+class Listed(NamedTuple):
+    """A command whose program is on the allow list and on no deny list."""
+
+    name: str
+    argv: Argv
+    entry: Entry
+
+
+class Permitted(NamedTuple):
+    """A command that may run, complete: what starts, with which words, variables, rights and limits, and why."""
+
+    program: Program
+    argv: tuple[str, ...]
+    environment: dict[str, str]
+    profile: Profile
+    limits: Limits
+    reason: str
+
+
+class Policy:
+    """The policy in force. `digest` is the SHA-256 of the file's bytes, `programs` the names that may be called."""
+
+    def __init__(self, file: PolicyFile, raw: bytes, jail: Jail, programs: Programs) -> None:
+        self.file = file
+        self.jail = jail
+        self.digest = sha256(raw).hexdigest()
+        self.lookup = programs
+        denied_names = {os.path.basename(name) for name in file.commands.deny}
+        self._denied = frozenset(denied_names)
+        self._allowed = dict.fromkeys(file.commands.allow)
+        self._sets = OptionSets(file.options)
+        self._entries: dict[str, Entry] = {}
+        self.programs = tuple(name for name in self._allowed if os.path.basename(name) not in denied_names)
+
+    def choose(self, argv: Argv) -> Listed:
+        """Return the command's entry by the lists alone. Raises PolicyDenied."""
+        name = argv.words[0].text
+        if os.path.basename(name) in self._denied:
+            raise denied(f"{shown(name)} is on the deny list", "[commands] deny")
+        if name in self._allowed:
+            return Listed(name, argv, self.entry(name))
+        if "/" in name:
+            raise denied(
+                "a program is called by its name alone, not by a path", "[commands] allow", self._names()
+            )
+        raise denied(
+            f"{shown(name)} is not on the allow list", "[commands] allow", _INSTEAD.get(name, self._names())
+        )
+
+    def _names(self) -> str:
+        return "allowed: " + " ".join(self.programs)
+
+    def entry(self, name: str) -> Entry:
+        """Return the compiled rule of a listed program; one without a rule may have any arguments beneath the jail."""
+        entry = self._entries.get(name)
+        if entry is None:
+            rule = self.file.rules.get(name)
+            place = f"[rules.{name}]" if rule else "[commands] allow"
+            entry = self._entries[name] = Entry(name, place, rule or Rule(), self._sets)
+        return entry
+
+    def permit(self, listed: Listed, located: Located) -> Permitted:
+        """Return the command as it may run in `located`. Raises PolicyDenied, or ExecutorError if the program is missing."""
+        words = globs.expand(listed.argv, located, self.jail)
+        judged = listed.entry.judge(list(words[1:]))
+        self._check_paths(judged, located)
+        rules = [entry.rule for entry in judged.entries]
+        program = self.lookup.get(listed.name)
+        return Permitted(
+            program=program,
+            argv=program.argv(listed.name, judged.words),
+            environment=_environment(rules),
+            profile=self._profile(rules),
+            limits=_limits(self.file.limits, rules),
+            reason=f"allowed by {judged.entries[-1].place}",
+        )
+
+    def _check_paths(self, judged: Judged, located: Located) -> None:
+        """Lead each path to its end, from the folder that the command is in by then."""
+        folder: Located | None = None
+        try:
+            for word in judged.paths:
+                self._check_path(word, folder or located, judged)
+                if word.kind is not None and word.kind.folder:
+                    inner = self._enter(word, folder or located, judged)
+                    if folder is not None:
+                        folder.close()
+                    folder = inner
+        finally:
+            if folder is not None:
+                folder.close()
+
+    def _check_path(self, word: Word, located: Located, judged: Judged) -> None:
+        scanned = word.kind is not None and word.kind.scanned
+        try:
+            for part in undeclared(word.text) if scanned else declared(word.text):
+                if part:
+                    _check_tilde(part)
+                    self.jail.check(part, located)
+        except PolicyDenied as refusal:
+            raise _path_refusal(word, refusal, judged) from None
+
+    def _enter(self, word: Word, located: Located, judged: Judged) -> Located:
+        inside = word.text if word.text.startswith("/") else os.path.join(located.relative, word.text)
+        try:
+            return self.jail.locate(inside)
+        except CwdEscape as refusal:
+            raise _path_refusal(word, refusal, judged) from None
+
+    def _profile(self, rules: list[Rule]) -> Profile:
+        if not any(
+            rule.writes or rule.network or rule.may_run or rule.read or rule.temporary for rule in rules
+        ):
+            return _LEAST
+        return Profile(
+            writes=any(rule.writes for rule in rules),
+            network=any(rule.network for rule in rules),
+            may_run=tuple(self._may_run(rules)),
+            read=tuple(path for rule in rules for path in rule.read),
+            temporary=any(rule.temporary for rule in rules),
+        )
+
+    def _may_run(self, rules: list[Rule]) -> Iterator[Program]:
+        """Yield the programs that may be started and are there; deny wins here too."""
+        for name in dict.fromkeys(name for rule in rules for name in rule.may_run):
+            if os.path.basename(name) not in self._denied and self.lookup.problem(name) is None:
+                yield self.lookup.get(name)
+
+    def describe(self) -> str:
+        """Return the policy for a model to read, under 8 KiB."""
+        from broker.describe import describe
+
+        return describe(self)
+
+    def self_test(self) -> list[str]:
+        """Run the file's own tests, starting nothing; return a line for each that fails."""
+        from broker.selftest import failures
+
+        return failures(self)
+
+
+_LEAST = Profile()
+
+
+def _check_tilde(part: str) -> None:
+    if part[0] == "~":
+        raise PolicyDenied("begins with `~`, which is not expanded; write the path itself")
+
+
+def _path_refusal(word: Word, refusal: PolicyDenied | CwdEscape, judged: Judged) -> PolicyDenied:
+    where = f"the value of {word.option}" if word.option else f"word {word.number}"
+    return denied(f"{judged.entries[-1].name}: {where}: {refusal.reason}", judged.entries[-1].place)
+
+
+def _environment(rules: list[Rule]) -> dict[str, str]:
+    variables: dict[str, str] = {}
+    for rule in rules:
+        variables.update(rule.environment)
+    return variables
+
+
+def _limits(limits: Limits, rules: list[Rule]) -> Limits:
+    """Return `limits` with what the rules say of their own, the innermost last."""
+    changes: dict[str, int | float] = {}
+    for rule in rules:
+        for name in rule.limits.__struct_fields__:
+            value = getattr(rule.limits, name)
+            if value is not None:
+                changes[name] = value
+    return msgspec.structs.replace(limits, **changes) if changes else limits

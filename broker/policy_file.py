@@ -1,0 +1,175 @@
+"""From the bytes of policy.toml to a `PolicyFile`, or one StartupError that names every fault of the file.
+
+Always true: what is returned has no unknown key, no wrong type, no rule that cannot be compiled and no rule for a program
+on no list. A fault is a line `file: table.key: value: what was expected`. Nothing here asks whether programs exist.
+"""
+
+import os
+import tomllib
+
+import msgspec
+
+from broker.refusal import StartupError
+from broker.rules import Entry, OptionSets
+from broker.schema import PolicyFile, Rule
+
+PROFILES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "profiles")
+
+
+def load(raw: bytes, where: str) -> PolicyFile:
+    """Return the policy in `raw`. Raises StartupError with one line for each fault; `where` names the file in it."""
+    table = _parse(raw, where)
+    try:
+        file = msgspec.convert(table, PolicyFile)
+    except msgspec.ValidationError:
+        from broker.policy_faults import faults_of_shape
+
+        raise _error(where, faults_of_shape(table)) from None
+    file = _with_profiles(file)
+    faults = faults_of_meaning(file)
+    if faults:
+        raise _error(where, faults)
+    return file
+
+
+def _parse(raw: bytes, where: str) -> dict[str, object]:
+    try:
+        return tomllib.loads(raw.decode())
+    except UnicodeDecodeError as error:
+        raise StartupError(f"policy {where}: byte {error.start} is no UTF-8; TOML is UTF-8") from None
+    except tomllib.TOMLDecodeError as error:
+        raise StartupError(f"policy {where}: no TOML: {error}") from None
+    except RecursionError:
+        raise StartupError(f"policy {where}: tables or lists nested too deeply") from None
+
+
+def _error(where: str, faults: list[str]) -> StartupError:
+    return StartupError("\n".join(f"policy {where}: {fault}" for fault in faults))
+
+
+def _with_profiles(file: PolicyFile) -> PolicyFile:
+    """Return `file` with the names that its profiles allow put on the one list."""
+    added = [name for profile in file.profile.values() for name in profile.allow]
+    if not added:
+        return file
+    allow = tuple(dict.fromkeys((*file.commands.allow, *added)))
+    return msgspec.structs.replace(file, commands=msgspec.structs.replace(file.commands, allow=allow))
+
+
+def faults_of_meaning(file: PolicyFile) -> list[str]:
+    """Return a line for each thing that has the right type but cannot be meant."""
+    faults: list[str] = []
+    for key, names in (("allow", file.commands.allow), ("deny", file.commands.deny)):
+        faults += [
+            f"commands.{key}: {name!r}: a program's name or absolute path is expected"
+            for name in names
+            if not _is_program(name)
+        ]
+    faults += [
+        f"environment.path: {path!r}: an absolute path is expected"
+        for path in file.environment.path
+        if not path.startswith("/")
+    ]
+    _check_variables(file.environment.set, "environment.set", faults)
+    sets = OptionSets(file.options)
+    listed = {*file.commands.allow, *file.commands.deny}
+    for name, rule in file.rules.items():
+        if name not in listed:
+            faults.append(
+                f"rules.{name}: {name!r} is on no list; a name in commands.allow or commands.deny is expected"
+            )
+        _check_rule(rule, f"rules.{name}", faults)
+        Entry(name, f"[rules.{name}]", rule, sets, faults)
+    faults += [
+        f"tests.{number}.command: '': a command is expected"
+        for number, test in enumerate(file.tests)
+        if not test.command.strip()
+    ]
+    return faults
+
+
+def _is_program(name: str) -> bool:
+    if not name or any(character.isspace() or character == "\0" for character in name):
+        return False
+    return "/" not in name or name.startswith("/")
+
+
+def _check_variables(variables: dict[str, str], key: str, faults: list[str]) -> None:
+    for name, value in variables.items():
+        if not name.isidentifier() or not name.isascii() or "\0" in value:
+            faults.append(
+                f"{key}.{name}: a variable's name (letters, digits, _) and a value without NUL are expected"
+            )
+
+
+def _check_rule(rule: Rule, key: str, faults: list[str]) -> None:
+    _check_variables(rule.environment, f"{key}.environment", faults)
+    faults += [
+        f"{key}.read: {path!r}: an absolute path is expected"
+        for path in rule.read
+        if not path.startswith("/")
+    ]
+    faults += [
+        f"{key}.may_run: {name!r}: a program's name or absolute path is expected"
+        for name in rule.may_run
+        if not _is_program(name)
+    ]
+    faults += [
+        f"{key}.arguments_before: {word!r}: a word without NUL is expected"
+        for word in rule.arguments_before
+        if "\0" in word
+    ]
+    checked = (
+        rule.allow_options is not None or rule.operands is not None or rule.deny_options or rule.subcommands
+    )
+    if rule.arguments == "any" and (checked or rule.subcommand):
+        faults.append(
+            f"{key}.arguments: 'any': no option, operand or subcommand rules are expected beside it"
+        )
+    if rule.operands is not None and (rule.subcommands is not None or rule.subcommand):
+        faults.append(f"{key}.operands: none are expected beside subcommands; each subcommand has its own")
+    for name, inner in rule.subcommand.items():
+        _check_rule(inner, f"{key}.subcommand.{name}", faults)
+
+
+def grants_writes(file: PolicyFile) -> bool:
+    """Return whether any program, or subcommand of one, may write in the jail."""
+    return any(_any_writes(rule) for rule in file.rules.values())
+
+
+def _any_writes(rule: Rule) -> bool:
+    return rule.writes or any(_any_writes(inner) for inner in rule.subcommand.values())
+
+
+def named_programs(file: PolicyFile) -> set[str]:
+    """Return all programs that the policy allows or lets others start, less the denied ones."""
+    names = set(file.commands.allow)
+    for rule in file.rules.values():
+        names |= _may_run(rule)
+    denied = {os.path.basename(name) for name in file.commands.deny}
+    return {name for name in names if os.path.basename(name) not in denied}
+
+
+def _may_run(rule: Rule) -> set[str]:
+    names = set(rule.may_run)
+    for inner in rule.subcommand.values():
+        names |= _may_run(inner)
+    return names
+
+
+def profile_names() -> list[str]:
+    """Return the names of the profiles that ship."""
+    return sorted(entry.removesuffix(".toml") for entry in os.listdir(PROFILES) if entry.endswith(".toml"))
+
+
+def with_profiles(raw: bytes, names: list[str]) -> bytes:
+    """Return the policy `raw` with the profiles `names` written below it. Raises StartupError if that is no policy."""
+    texts = [raw]
+    for name in names:
+        if name not in profile_names():
+            raise StartupError(f"profile {name!r}: one of {', '.join(profile_names())} is expected")
+        with open(os.path.join(PROFILES, f"{name}.toml"), "rb") as file:
+            texts.append(file.read())
+    merged = b"\n".join(texts)
+    load(merged, "with profiles " + ", ".join(names))
+    return merged

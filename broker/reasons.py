@@ -1,0 +1,53 @@
+"""Words for refusals: what was refused, where in the command, which rule said so, what is allowed instead.
+
+Always true: a word that the caller sent is repeated only when it is short, plain and does not look like a secret; a word
+that was refused as a path is never repeated, because it may name a place outside the jail.
+"""
+
+from broker.refusal import REASON_CHARACTERS, PolicyDenied
+
+SHOWN_CHARACTERS = 32
+_PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.,+")
+_SECRET_WORDS = ("pass", "secret", "token", "key", "auth", "cred", "bearer")
+
+
+class RuleError(Exception):
+    """A rule of the policy file that cannot be meant; the message names the value and what was expected."""
+
+
+def shown(word: str) -> str:
+    """Return `word` in quotes if it may be repeated, else how long it is."""
+    if len(word) <= SHOWN_CHARACTERS and _PLAIN.issuperset(word) and not _looks_secret(word):
+        return f"'{word}'"
+    return f"a word of {len(word)} characters"
+
+
+def _looks_secret(word: str) -> bool:
+    lowered = word.lower()
+    if any(part in lowered for part in _SECRET_WORDS):
+        return True
+    return len(word) >= 16 and any(c.isdigit() for c in word) and any(c.isalpha() for c in word)
+
+
+def option_name(word: str) -> str:
+    """Return the part of an option word that names the option; the value, which may be a secret, is left away."""
+    name = word.partition("=")[0]
+    if not name.startswith("--"):
+        name = name[:2] if len(name) > SHOWN_CHARACTERS else name
+    return name if len(name) <= SHOWN_CHARACTERS and _PLAIN.issuperset(name) else "this one"
+
+
+def denied(what: str, rule: str, instead: str = "") -> PolicyDenied:
+    """Return the refusal `what; [rule] allows: instead`, cut so that the beginning and the rule stay whole."""
+    head = f"{what} ({rule})"
+    if not instead:
+        return PolicyDenied(head)
+    room = REASON_CHARACTERS - 1 - len(head) - len("; ")
+    return PolicyDenied(head if room < SHOWN_CHARACTERS else f"{head}; {shortened(instead, room)}")
+
+
+def shortened(text: str, characters: int) -> str:
+    """Return `text`, cut at a word's end if it is longer than `characters`."""
+    if len(text) <= characters:
+        return text
+    return text[: characters - 2].rpartition(" ")[0].rstrip(",") + " …"
