@@ -1,8 +1,9 @@
 """The frontend's end of the connection to the broker, on the event loop: one call in, one envelope out.
 
-Always true: never more requests are unanswered than the broker allows, and those that wait are sent in their order; a
-call that is cancelled is cancelled at the broker and still holds its place until its result came; when the broker is
-gone every call, in flight or later, gets the same generic envelope. Must not: wait for anything but the loop.
+Always true: never more requests are unanswered than the broker allows, and those that wait are sent in their
+order; a call that is cancelled is cancelled at the broker and still holds its place until its result came;
+when the broker is gone every call, in flight or later, gets the same generic envelope. Must not: wait for
+anything but the loop.
 """
 
 import asyncio
@@ -18,7 +19,10 @@ Reporter = Callable[[Progress], Awaitable[None]]
 
 
 class _Asked:
-    """A request that was sent: what the broker said about it. Of several progress reports only the last is kept."""
+    """A request that was sent: what the broker said about it.
+
+    Of several progress reports only the last is kept.
+    """
 
     __slots__ = ("_answer", "_answered", "_news", "_progress")
 

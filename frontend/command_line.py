@@ -1,9 +1,11 @@
-"""The command line's frontend: `python -I -m frontend.command_line VERB FORMAT CWD COMMAND`, started by the broker.
+"""The command line's frontend, started by the broker: `python -I -m frontend.command_line VERB FORMAT CWD COMMAND`.
 
-VERB is run or explain, FORMAT text or json, CWD may be empty; HTMCP_BROKER_FD names the socket. The exit status is the
-command's own, 128 + N after signal N, 126 refused, 124 timeout, 125 anything else of ours, 130 after Ctrl-C.
-Always true: stdout carries what the command printed (or one JSON object) and nothing else. Must not: import what a single
-call cannot pay for, mcp and msgspec above all (docs/performance.md).
+VERB is run or explain, FORMAT text or json, CWD may be empty; HTMCP_BROKER_FD names the socket. The exit
+status is the command's own, 128 + N after signal N, 126 refused, 124 timeout, 125 anything else of ours, 130
+after Ctrl-C.
+
+Always true: stdout carries what the command printed (or one JSON object) and nothing else. Must not: import
+what a single call cannot pay for, mcp and msgspec above all.
 """
 
 import os
@@ -76,7 +78,7 @@ class Broker:
         return message
 
     def _readable(self, timeout_s: float) -> bool:
-        import select  # noqa: PLC0415 - only where somebody watches
+        import select
 
         return bool(select.select([self._fd], [], [], timeout_s)[0])
 
@@ -133,7 +135,7 @@ def opening(verb: str, command: str, cwd: str | None, *, progress: bool) -> byte
 
 def _carefully(verb: str, command: str, cwd: str | None, *, progress: bool) -> bytes:
     """Do the same by way of the real client, which reports what no request can carry as malformed."""
-    from protocol.client import ClientConnection  # noqa: PLC0415 - costs more than a whole call
+    from protocol.client import ClientConnection
 
     connection = ClientConnection("command line")
     hello = connection.hello()
@@ -162,7 +164,7 @@ def write(fd: int, data: bytes) -> None:
         try:
             rest = rest[os.write(fd, rest) :]
         except BlockingIOError:
-            import select  # noqa: PLC0415 - hardly ever needed
+            import select
 
             select.select([], [fd], [])
 
@@ -210,7 +212,7 @@ def show_text(verb: str, result: Message) -> int:
 
 def show_json(verb: str, result: Message) -> int:
     """Print the envelope as it is, and return the same exit status as `show_text`."""
-    import json  # noqa: PLC0415 - only for those who ask for it
+    import json
 
     write(1, json.dumps(result, ensure_ascii=False).encode() + b"\n")
     return 0 if verb == "explain" and result.get("code") == "OK" else exit_status(result)

@@ -1,8 +1,8 @@
 """Requests of one client in flight: each gets exactly one answer, or none when the client cancelled it.
 
-Always true: an exception's text never reaches the client; an id that is in flight is not taken twice; a client with too
-much in flight is not read any further until some of it is done. Must not: know a method, save the two notifications
-that are about requests themselves.
+Always true: an exception's text never reaches the client; an id that is in flight is not taken twice; a
+client with too much in flight is not read any further until some of it is done. Must not: know a method, save
+the two notifications that are about requests themselves.
 """
 
 import asyncio
@@ -44,7 +44,10 @@ class Handlers(Protocol):
 
 
 class RequestContext:
-    """One request's way back to the client; implements the SDK's DispatchContext. Closed, it says nothing any more."""
+    """One request's way back to the client; implements the SDK's DispatchContext.
+
+    Closed, it says nothing any more.
+    """
 
     transport = _TRANSPORT
     can_send_request = False

@@ -1,8 +1,11 @@
-"""One client's connection as the SDK's server sees it, in the protocol era that the client's first request opens.
+"""One client's connection as the SDK's server sees it, in the era of the protocol that its first request opens.
 
-Always true: the first request decides between the handshake era (2024-11-05 to 2025-11-25) and the era in which every
-request carries its own envelope (2026-07-28), once; a claim of the other era is refused. Must not: read or write.
-The SDK's own loop does the same on memory streams; those cost most of a call (docs/performance.md), its kernel does not.
+Always true: the first request decides between the handshake era (2024-11-05 to 2025-11-25) and the era in
+which every request carries its own envelope (2026-07-28), once; a claim of the other era is refused. Must
+not: read or write.
+
+The SDK's own loop does the same on memory streams, with a task for each hop: that is most of the time of a
+call that does nothing. Its kernel, `ServerRunner`, is quick, and used here as it is.
 """
 
 from collections.abc import Mapping
@@ -83,6 +86,6 @@ def _has_envelope(params: Params) -> bool:
 
 
 def sealed(params: Params) -> dict[str, Any]:
-    """Wrap the arguments of a tool call, so that no model of the SDK refuses them before the broker has heard of them."""
+    """Wrap the arguments of a tool call: no model of the SDK may refuse them before the broker has heard of them."""
     given = dict(params or {})
     return {**given, "arguments": {SEAL: given.get("arguments", {})}}

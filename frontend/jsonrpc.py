@@ -1,7 +1,9 @@
 """JSON-RPC 2.0 messages from lines of bytes, without I/O: strict where a lenient reader could be led astray.
 
-Always true: what is no well-formed message is answered with an error, never repaired and never dropped without a word;
-of two keys with one name neither wins; memory is bounded by the longest line. Must not: know what a method means.
+Always true: what is no well-formed message is answered with an error, never repaired and never dropped
+without a word; of two keys with one name neither wins; memory is bounded by the longest line. Must not: know
+what a method means.
+
 Source: https://www.jsonrpc.org/specification, and the MCP schema for what an id may be.
 """
 
@@ -50,7 +52,7 @@ class LineTooLong(Exception):  # noqa: N818 - idem
 
 
 class Lines:
-    """Cuts a stream of bytes into lines of at most `limit_bytes`, holding no more than one of them and one read."""
+    """Cuts a stream of bytes into lines of at most `limit_bytes`; holds no more than one line and one read."""
 
     def __init__(self, limit_bytes: int = LINE_LIMIT_BYTES) -> None:
         self._limit_bytes = limit_bytes
@@ -63,10 +65,14 @@ class Lines:
         self._untrusted += untrusted or (b"\n" if self._untrusted else b"")
 
     def take(self) -> bytes | None:
-        """Return the next line without its end, or None when more must be read. Raises LineTooLong once a line."""
+        """Return the next line without its end, or None when more must be read.
+
+        Raises LineTooLong once a line.
+        """
         end = self._untrusted.find(b"\n", self._searched_bytes)
         if end < 0:
-            return self._unfinished()
+            self._note_unfinished()
+            return None
         line = bytes(self._untrusted[:end])
         del self._untrusted[: end + 1]
         self._searched_bytes = 0
@@ -77,7 +83,7 @@ class Lines:
             raise LineTooLong
         return line
 
-    def _unfinished(self) -> None:
+    def _note_unfinished(self) -> None:
         if not self._skipping and len(self._untrusted) > self._limit_bytes:
             self._skipping = True
             self._untrusted.clear()
@@ -89,7 +95,10 @@ class Lines:
 
 
 def decode(untrusted_line: bytes) -> Message | None:
-    """Return the message on a line; None for a response, which answers nothing: we never ask. Raises Invalid."""
+    """Return the message on a line; None for a response, which answers nothing: we never ask.
+
+    Raises Invalid.
+    """
     value = _decode_json(untrusted_line)
     if not isinstance(value, dict):
         what = "a batch; send one message a line" if isinstance(value, list) else "not an object"
@@ -140,14 +149,14 @@ def _decode_json(untrusted_line: bytes) -> Any:
     except RecursionError:
         raise Invalid(PARSE_ERROR, "Parse error: nested too deeply") from None
     except ValueError as error:
-        fault = str(error) if isinstance(error, _Refused) else "the line is not valid JSON"
+        fault = str(error) if isinstance(error, _RefusedError) else "the line is not valid JSON"
         raise Invalid(PARSE_ERROR, f"Parse error: {fault}") from None
     if text.count("[") + text.count("{") > DEPTH_LIMIT and _is_deeper(value, DEPTH_LIMIT):
         raise Invalid(PARSE_ERROR, "Parse error: nested too deeply")
     return value
 
 
-class _Refused(ValueError):
+class _RefusedError(ValueError):
     """JSON that others accept, and we do not."""
 
 
@@ -155,12 +164,12 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return the object; refuse two keys with one name, of which another reader may take the other one."""
     made = dict(pairs)
     if len(made) != len(pairs):
-        raise _Refused("an object has the same key twice")
+        raise _RefusedError("an object has the same key twice")
     return made
 
 
 def _refuse_constant(name: str) -> None:
-    raise _Refused(f"{name} is not JSON")
+    raise _RefusedError(f"{name} is not JSON")
 
 
 _decoder = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_refuse_constant)
@@ -181,7 +190,10 @@ def _is_deeper(value: Any, limit: int) -> bool:
 
 
 def encode(message: dict[str, Any]) -> bytes:
-    """Return a message as one line. Half surrogates, which no strict reader accepts, become question marks."""
+    """Return a message as one line.
+
+    Half surrogates, which no strict reader accepts, become question marks.
+    """
     try:
         return msgspec.json.encode(message) + b"\n"
     except UnicodeEncodeError:

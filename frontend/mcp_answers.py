@@ -1,7 +1,8 @@
 """What the SDK's low-level server answers: two tools and one resource, each by asking the broker.
 
-Always true: a call of a tool that exists gets an envelope, whatever its arguments are and whatever fails; a refusal is
-data, not an error. The tool layer itself is `tools`; this is its only translation into the SDK's types.
+Always true: a call of a tool that exists gets an envelope, whatever its arguments are and whatever fails; a
+refusal is data, not an error. The tool layer itself is `tools`; this is its only translation into the SDK's
+types.
 """
 
 from importlib import metadata

@@ -1,8 +1,8 @@
 """One MCP client served from its first byte to its last: streams, conversation and broker on one event loop.
 
-Always true: stdout carries JSON-RPC and nothing else; the process ends with status 0 when the client closes stdin (its
-answers go out first), goes away, or sends SIGTERM, SIGINT or SIGHUP; what waits for a client that does not read is
-bounded, since neither its requests nor their results are read meanwhile.
+Always true: stdout carries JSON-RPC and nothing else; the process ends with status 0 when the client closes
+stdin (its answers go out first), goes away, or sends SIGTERM, SIGINT or SIGHUP; what waits for a client that
+does not read is bounded, since neither its requests nor their results are read meanwhile.
 """
 
 import asyncio

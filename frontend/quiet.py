@@ -1,7 +1,7 @@
 """What a frontend may say on stderr: short lines of our own, and nothing that Python or a library has to say.
 
-Always true: writing here never waits, a line for which there is no room is dropped; a fault that nobody foresaw leaves
-one generic line, never a traceback, since stderr ends up in a client's log.
+Always true: writing here never waits, a line for which there is no room is dropped; a fault that nobody
+foresaw leaves one generic line, never a traceback, since stderr ends up in a client's log.
 """
 
 import logging

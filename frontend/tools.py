@@ -1,7 +1,8 @@
 """The two tools as a client sees them: names, texts, schemas, and what a call's arguments must look like.
 
-Always true: no type of an SDK appears here; arguments are rejected, never repaired. Must not: judge a command, that is
-the broker's work; lose a call, what is no call becomes a `Malformed` that the broker records.
+Always true: no type of an SDK appears here; arguments are rejected, never repaired. Must not: judge a
+command, that is the broker's work; lose a call, what is no call becomes a `Malformed` that the broker
+records.
 """
 
 import json

@@ -1,8 +1,8 @@
 """The client's two streams as raw descriptors on an event loop: no thread, no lock, no call that waits.
 
-Always true: lines come in order, one at a time, and none while paused; what is written leaves in order and whole; what
-waits to leave is counted, so that its writer can stop asking for more. Must not: know what a line says; block on a
-client that does not read.
+Always true: lines come in order, one at a time, and none while paused; what is written leaves in order and
+whole; what waits to leave is counted, so that its writer can stop asking for more. Must not: know what a line
+says; block on a client that does not read.
 """
 
 import asyncio
@@ -17,7 +17,10 @@ READ_BYTES = 256 * 1024
 
 
 class Input:
-    """Reads lines. `on_line` gets each one, None for one that was too long; `on_end` comes once, after the last."""
+    """Reads lines.
+
+    `on_line` gets each one, None for one that was too long; `on_end` comes once, after the last.
+    """
 
     def __init__(
         self,
@@ -101,7 +104,10 @@ class Input:
 
 
 class Output:
-    """Writes bytes in order. `on_broken` comes once when nobody can read any more, `on_drained` when all has left."""
+    """Writes bytes in order.
+
+    `on_broken` comes once when nobody can read any more, `on_drained` when all has left.
+    """
 
     def __init__(
         self,

@@ -1,7 +1,9 @@
-"""The part of msgpack that this protocol uses, and its frames, without any import: for a process that lives for one call.
+"""The part of msgpack that this protocol uses, and its frames, without any import: for a process of one call.
 
-Always true: what `pack` writes msgspec reads as the same value, and the other way round; a test compares them. Must not:
-check a message's shape. Why it exists: importing msgspec takes longer than the whole rest of the command line's life.
+Always true: what `pack` writes msgspec reads as the same value, and the other way round; a test compares
+them. Must not: check a message's shape.
+
+Why it exists: importing msgspec takes longer than the whole rest of the command line's life.
 Source: https://github.com/msgpack/msgpack/blob/master/spec.md
 """
 
@@ -53,20 +55,30 @@ def _value(body: bytes, at: int) -> tuple[Value, int]:
     at += 1
     if kind in _FIXED:
         return _FIXED[kind], at
-    if kind < 0x80 or kind >= 0xE0:
-        return kind if kind < 0x80 else kind - 0x100, at
-    if kind in _INTEGERS:
-        size, signed = _INTEGERS[kind]
-        return int.from_bytes(_cut(body, at, size), "big", signed=signed), at + size
+    if kind < 0x80 or kind >= 0xE0 or kind in _INTEGERS:
+        return _integer(body, at, kind)
     if 0xA0 <= kind < 0xC0:
         return _text(body, at, kind & 0x1F)
     if kind in _TEXTS:
         return _text(body, *_length(body, at, _TEXTS[kind]))
-    if kind < 0x90 or kind in _MAPS:
-        return _map(body, *((at, kind & 0x0F) if kind < 0x90 else _length(body, at, _MAPS[kind])))
-    if kind < 0xA0 or kind in _LISTS:
-        return _list(body, *((at, kind & 0x0F) if kind < 0xA0 else _length(body, at, _LISTS[kind])))
+    if kind < 0xA0 or kind in _MAPS or kind in _LISTS:
+        return _container(body, at, kind)
     raise ValueError(f"msgpack type {kind:#x} is not used by this protocol")
+
+
+def _integer(body: bytes, at: int, kind: int) -> tuple[Value, int]:
+    if kind not in _INTEGERS:
+        return kind if kind < 0x80 else kind - 0x100, at
+    size, signed = _INTEGERS[kind]
+    return int.from_bytes(_cut(body, at, size), "big", signed=signed), at + size
+
+
+def _container(body: bytes, at: int, kind: int) -> tuple[Value, int]:
+    count = kind & 0x0F
+    if kind >= 0xA0:
+        at, count = _length(body, at, _MAPS.get(kind) or _LISTS[kind])
+    is_map = kind < 0x90 or kind in _MAPS
+    return (_map if is_map else _list)(body, at, count)
 
 
 def _cut(body: bytes, at: int, size: int) -> bytes:
@@ -97,6 +109,6 @@ def _map(body: bytes, at: int, count: int) -> tuple[Value, int]:
     for _ in range(count):
         key, at = _value(body, at)
         if not isinstance(key, str):
-            raise ValueError("a key that is no string")
+            raise ValueError("a key that is no string")  # noqa: TRY004 - the bytes are wrong, not our types
         values[key], at = _value(body, at)
     return values, at

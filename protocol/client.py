@@ -31,7 +31,10 @@ class Descriptor(Protocol):
 
 
 def excerpt(text: str) -> str:
-    """Return the beginning of `text` as a `MalformedRequest` can carry it; half surrogates become `\\udXXX`."""
+    """Return the beginning of `text` as a `MalformedRequest` can carry it.
+
+    Half surrogates become `\\udXXX`.
+    """
     shown = text[: messages.PROBLEM_CHARACTERS].encode("utf-8", "backslashreplace").decode()
     return shown[: messages.PROBLEM_CHARACTERS]
 

@@ -99,7 +99,9 @@ class FakeBroker:
     def _answer(self, request: messages.AnyRequest) -> None:
         if isinstance(request, messages.CancelRequest):
             if request.id in self._held:
-                self._finish(request.id, envelope(ResultCode.EXECUTOR_ERROR, exit_code=None, reason="cancelled"))
+                self._finish(
+                    request.id, envelope(ResultCode.EXECUTOR_ERROR, exit_code=None, reason="cancelled")
+                )
         elif isinstance(request, messages.MalformedRequest):
             self._finish(request.id, envelope(ResultCode.PARSE_ERROR, exit_code=None, reason=request.problem))
         elif isinstance(request, messages.DescribeRequest):

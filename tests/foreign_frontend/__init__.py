@@ -1,0 +1,1 @@
+"""A frontend that is not Python."""
