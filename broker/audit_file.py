@@ -47,6 +47,9 @@ class Head(NamedTuple):
     end: int = 0
 
 
+Warn = Callable[[str], None]
+"""Says one line to the operator."""
+
 Seen = Callable[[int, bytes], None]
 """Told about each record that is read: its offset, and its line without newline."""
 
@@ -109,6 +112,10 @@ class TrailFile:
         """
         if not _set_lock(self.fd, session_byte(session), fcntl.F_WRLCK):
             raise TrailFaultError("another process holds the lock of this session")
+
+    def has_session(self, session: str) -> bool:
+        """Whether some other process holds the lock of `session` on this file."""
+        return session_lives(self.fd, session)
 
     def catch_up(self, seen: Seen, *, set_aside: Callable[[bytes], None]) -> None:
         """Read and check what others appended since `head`.
@@ -175,6 +182,11 @@ def write_all(fd: int, data: bytes) -> None:
     """Write with one write(2). Raises OSError, ShortWriteError when only a part went in."""
     if os.write(fd, data) != len(data):
         raise ShortWriteError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def failure_text(failure: Exception) -> str:
+    """Return why the trail could not be used, without its path."""
+    return (failure.strerror or type(failure).__name__) if isinstance(failure, OSError) else str(failure)
 
 
 def _identity(status: os.stat_result) -> tuple[int, int]:

@@ -24,7 +24,7 @@ class Mirror:
     """Sends to one Unix datagram socket, which may come and go."""
 
     def __init__(self, address: str, *, syslog: bool) -> None:
-        import socket  # noqa: PLC0415 - only who configures a mirror pays for it
+        import socket
 
         self._address = address
         self._syslog = syslog

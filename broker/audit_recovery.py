@@ -6,6 +6,7 @@ process holds the lock of its session, on the file where it stands or on any lat
 """
 
 import os
+from collections.abc import Callable
 from typing import NamedTuple
 
 import msgspec
@@ -17,6 +18,7 @@ from protocol.messages import ResultCode
 
 DEAD = "the broker ended before the outcome of this command was recorded"
 _BLOCK_BYTES = 64 * 1024
+_BEGINNING_BYTES = 96
 
 
 class _Seen(msgspec.Struct):
@@ -99,17 +101,22 @@ class Past:
         attempts.by_event.clear()
         if oldest is None:
             return
-        if oldest < first_seq(self._file.fd):
-            self._read_older(oldest, attempts)
+        self.open_from(oldest)
+        for fd in self._older:
+            _read_from(fd, oldest, os.fstat(fd).st_size, attempts)
         _read_from(self._file.fd, oldest, end, attempts)
 
-    def _read_older(self, oldest: int, attempts: OpenAttempts) -> None:
+    def open_from(self, oldest: int) -> None:
+        """Open the older files from the one that holds record `oldest` on.
+
+        Raises OSError, BrokenChainError.
+        """
+        if oldest >= first_seq(self._file.fd):
+            return
         names = rotated_files(self._file.path)
         starts = [first for first, _ in names if first <= oldest]
         for _, name in names[max(len(starts) - 1, 0) :]:
             self._older.append(os.open(name, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW))
-        for fd in self._older:
-            _read_from(fd, oldest, os.fstat(fd).st_size, attempts)
 
     def lives(self, session: str) -> bool:
         """Whether the broker of that session lives, wherever in these files it still holds its lock."""
@@ -186,16 +193,21 @@ def find(fd: int, seq: int, size: int) -> int:
 
     Raises BrokenChainError.
     """
+    return find_first(fd, size, lambda line: seq_of(line) >= seq)
+
+
+def find_first(fd: int, size: int, reached: Callable[[bytes], bool]) -> int:
+    """Return the offset of the first line whose beginning is `reached`, which stays true once it is true."""
     low, high = 0, size
     while high - low > _BLOCK_BYTES:
         start = _line_start(fd, (low + high) // 2)
         if start >= high:
             break
-        if seq_of(os.pread(fd, 32, start)) < seq:
+        if not reached(os.pread(fd, _BEGINNING_BYTES, start)):
             low = start
         else:
             high = start
-    while low < high and seq_of(os.pread(fd, 32, low)) < seq:
+    while low < high and not reached(os.pread(fd, _BEGINNING_BYTES, low)):
         low += len(line_at(fd, low)) + 1
     return low
 

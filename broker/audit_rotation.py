@@ -30,6 +30,11 @@ def rotated_files(path: str) -> list[tuple[int, str]]:
     return sorted(item for item in found if not _is_same(item[1], path))
 
 
+def oldest_seq(path: str) -> int:
+    """Return the number of the first record of the oldest rotated file, 0 without one. Raises OSError."""
+    return next((first for first, _ in rotated_files(path)), 0)
+
+
 def _is_same(name: str, path: str) -> bool:
     # A broker that died between link and rename leaves the file at the path with a second name.
     try:

@@ -9,6 +9,10 @@ disk.
 import os
 import threading
 from collections.abc import Callable
+from typing import NewType
+
+Position = NewType("Position", int)
+"""Counts the records that this broker wrote. 0: not written (open mode), and nothing to wait for."""
 
 
 class GroupCommit:
@@ -28,13 +32,13 @@ class GroupCommit:
         self._failure = OSError()
         self._busy = False
 
-    def wrote(self) -> int:
+    def wrote(self) -> Position:
         """Count one record that was written; returns its position."""
         with self._changed:
             self._written += 1
-            return self._written
+            return Position(self._written)
 
-    def wait(self, position: int) -> None:
+    def wait(self, position: Position) -> None:
         """Return when the record at `position` is on disk. Raises OSError when its sync failed."""
         with self._changed:
             while True:
@@ -73,7 +77,7 @@ class GroupCommit:
 
     def flush(self) -> None:
         """Bring all that was written to disk. Raises OSError."""
-        self.wait(self._written)
+        self.wait(Position(self._written))
 
     def switch(self, fd: int) -> None:
         """Go on with another file, after the old one's records are on disk.

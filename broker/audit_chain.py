@@ -1,0 +1,307 @@
+"""The chain that all brokers of a trail write together, across rotated files: what `Trail` appends to.
+
+Always true: between `lock` and `unlock` the file is the one that the path leads to, everything that others
+appended has been read and checked, and the next record links to what stands last. A file that took another's
+place is followed only when its first record continues ours. It must not read a file from its beginning, and
+decides nothing about calls.
+"""
+
+import os
+from typing import NamedTuple
+
+from broker import audit_rotation as rotation
+from broker.audit_file import Head, TrailFaultError, TrailFile, Warn, failure_text
+from broker.audit_mirror import Mirror, Note
+from broker.audit_record import (
+    CallLine,
+    EventLine,
+    Line,
+    check,
+    check_first,
+    new_event_id,
+    prev_of,
+    seal,
+    seq_of,
+    utc_now,
+)
+from broker.audit_recovery import OpenAttempts, Past, closing_line, first_seq, line_at
+from broker.audit_sync import GroupCommit, Position
+
+_ROTATION_BYTES = 1024
+"""Room that the record `rotated` may take."""
+_LOCKS_BETWEEN_LOOKS = 256
+"""How often the chain looks whether another broker died with an open attempt."""
+
+
+class Rotation(NamedTuple):
+    """When a file is rotated: before it grows beyond `max_bytes` (None: never); `keep` older files stay."""
+
+    max_bytes: int | None
+    keep: int
+
+
+class Chain:
+    """Locked by one thread at a time; only `commit` may be used by others meanwhile."""
+
+    def __init__(
+        self, file: TrailFile, session: str, rotation_: Rotation, mirror: Mirror | None, warn: Warn
+    ) -> None:
+        self._file = file
+        self._session = session
+        self._rotation = rotation_
+        self._rotate_from = rotation_.max_bytes
+        self._mirror = mirror
+        self._notes: list[Note] = []
+        self._warn = warn
+        self._attempts = OpenAttempts()
+        self._locks = 0
+        self.policy_sha256 = ""
+        self.commit = GroupCommit(file.fd)
+
+    @property
+    def path(self) -> str:
+        """Where the trail is."""
+        return self._file.path
+
+    def start(self) -> None:
+        """Verify what stands last, announce this session, close what dead brokers left open.
+
+        Raises OSError, TrailFaultError, BrokenChainError.
+        """
+        self._file.lock()
+        while not self._file.in_place():  # rotated between open and lock
+            path = self._file.path
+            self._file.close()
+            self._file = TrailFile.open(path, create=False)
+            self.commit = GroupCommit(self._file.fd)
+            self._file.lock()
+        try:
+            self._recognise()
+            self._close_dead()
+        finally:
+            self._file.unlock()
+
+    def _recognise(self) -> None:
+        file = self._file
+        file.recognise()
+        if file.head.end == 0 and rotation.rotated_files(file.path):
+            raise TrailFaultError(
+                "it is empty, but rotated files stand beside it; `audit repair` starts a new one"
+            )
+        file.hold_session(self._session)
+        past = Past(file)
+        try:
+            past.read(self._attempts)
+        finally:
+            past.close()
+        self._catch_up()
+        if self._attempts.ended:
+            self._finish_rotation()
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._file.close()
+
+    def lock(self) -> None:
+        """Take the append lock, and know what stands last.
+
+        Raises OSError, TrailFaultError, BrokenChainError.
+        """
+        self._file.lock()
+        try:
+            while not self._in_place():
+                self._follow()
+            self._catch_up()
+            if self._attempts.ended:
+                self._finish_rotation()
+            self._locks += 1
+            if self._locks % _LOCKS_BETWEEN_LOOKS == 0:
+                self._close_dead()
+        except BaseException:
+            self._file.unlock()
+            raise
+
+    def unlock(self) -> None:
+        """Release the append lock."""
+        self._file.unlock()
+
+    def check_end(self) -> None:
+        """After a failure: raise unless our last record still stands, and the disk takes syncs again."""
+        if not self._file.still_ends_in_head():
+            raise TrailFaultError("the end of the trail was changed")
+        if self.commit.broken:
+            self.commit.probe()
+
+    def _in_place(self) -> bool:
+        try:
+            return self._file.in_place()
+        except FileNotFoundError:
+            raise TrailFaultError("the trail was removed") from None
+
+    def _catch_up(self) -> None:
+        torn: list[bytes] = []
+        self._file.catch_up(self._attempts.seen, set_aside=torn.append)
+        for part in torn:
+            beside = os.path.basename(self._file.path) + ".torn"
+            said = f"a torn last line of {len(part)} bytes was set aside in {beside}"
+            self._warn(f"audit trail: {said}")
+            self.put(self.event_line("torn", said, len(part)))
+
+    def event_line(self, name: str, detail: str, count: int | None = None) -> EventLine:
+        """Return a record of something that is no call."""
+        return EventLine(
+            seq=0,
+            ts="",
+            event_id=new_event_id(),
+            event=name,
+            detail=detail,
+            count=count,
+            session=self._session,
+            policy_sha256=self.policy_sha256,
+        )
+
+    def put(self, line: Line) -> Position:
+        """Append a record and return its position for `commit`. The lock is held. Raises OSError."""
+        sealed = self._seal(line)
+        limit = self._rotate_from
+        if (
+            limit is not None
+            and self._file.head.end
+            and self._file.head.end + len(sealed) + _ROTATION_BYTES > limit
+        ):
+            self._rotate_if_possible()
+            sealed = self._seal(line)
+        position = self._write(line, sealed)
+        while self._notes:
+            note = self._notes.pop()
+            self.put(self.event_line("mirror", note.text, note.lost))
+        return position
+
+    def _seal(self, line: Line) -> bytes:
+        head = self._file.head
+        line.seq, line.ts, line.prev = head.seq + 1, utc_now(), head.hash
+        line.oldest_open = self._attempts.oldest_after(line)
+        return seal(line).line
+
+    def _write(self, line: Line, sealed: bytes) -> Position:
+        self._file.append(sealed, line.seq, sealed[-67:-3].decode())
+        self._attempts.take(line)
+        position = self.commit.wrote()
+        note = self._mirror.send(sealed) if self._mirror else None
+        if note is not None:
+            self._notes.append(note)
+        return position
+
+    def _close_dead(self) -> None:
+        """Give an outcome to the attempts of sessions that no process holds any more."""
+        others = {attempt.session for attempt in self._attempts.by_event.values()} - {self._session}
+        if all(self._file.has_session(session) for session in others):
+            return
+        past = Past(self._file)
+        try:
+            past.open_from(min(attempt.seq for attempt in self._attempts.by_event.values()))
+            dead = {session for session in others if not past.lives(session)}
+            for event_id, attempt in tuple(self._attempts.by_event.items()):
+                if attempt.session in dead:
+                    self._close_one(event_id, past.call_line(attempt.seq))
+        finally:
+            past.close()
+
+    def _close_one(self, event_id: str, attempt: CallLine | None) -> None:
+        if attempt is None:
+            del self._attempts.by_event[event_id]  # its file was pruned
+            return
+        line = closing_line(attempt)
+        line.session = self._session
+        self.put(line)
+
+    def _rotate_if_possible(self) -> None:
+        try:
+            self.rotate()
+        except OSError as error:
+            if self._attempts.ended:
+                raise
+            self._rotate_from = self._file.head.end * 2
+            self._warn(f"audit trail: not rotated: {failure_text(error)}")
+
+    def rotate(self) -> None:
+        """Go on in a new file. The lock is held. Raises OSError; the trail then goes on in the old file."""
+        if self._file.head.end == 0:
+            return
+        path = self._file.path
+        rotation.give_name(path, first_seq(self._file.fd))
+        closing = self.event_line("rotated", "the trail goes on in a new file")
+        self._put_last(closing)
+        self._finish_rotation()
+        try:
+            rotation.prune(path, self._rotation.keep)
+        except OSError as error:
+            self._warn(f"audit trail: an old file could not be deleted: {failure_text(error)}")
+
+    def _put_last(self, closing: EventLine) -> None:
+        sealed = self._seal(closing)
+        self._write(closing, sealed)
+
+    def _finish_rotation(self) -> None:
+        """Begin the next file after a `rotated` record, ours or that of a broker that died there."""
+        old = self._file
+        rotation.give_name(old.path, first_seq(old.fd))
+        opening = self.event_line("continued", "continues the file that ends in prev")
+        sealed = self._seal(opening)
+        rotation.write_next(old.path, sealed)
+        os.fdatasync(old.fd)
+        rotation.take_over(old.path)
+        self._follow()
+
+    def _follow(self) -> None:
+        """Go on in the file that took over from ours.
+
+        Raises TrailFaultError when none did: the trail was replaced.
+        """
+        old = self._file
+        self._catch_up()
+        if not self._attempts.ended:
+            raise TrailFaultError("the trail was replaced by another file")
+        new = self._next_file(old)
+        try:
+            new.lock()
+            new.hold_session(self._session)
+        except BaseException:
+            new.close()
+            raise
+        self._file = new
+        try:
+            self.commit.switch(new.fd)
+        finally:
+            old.close()
+        self._attempts.ended = False
+        self._catch_up()
+
+    def _next_file(self, old: TrailFile) -> TrailFile:
+        name = rotation.rotated_name(old.path, old.head.seq + 1)
+        new = TrailFile.open(name if os.path.exists(name) else old.path, create=False)
+        new.path = old.path
+        try:
+            self._join(new, old.head)
+        except BaseException:
+            new.close()
+            raise
+        return new
+
+    def _join(self, new: TrailFile, head: Head) -> None:
+        first = line_at(new.fd, 0)
+        check(first, None, None)
+        check_first(first)
+        if seq_of(first) == head.seq + 1 and prev_of(first) == head.hash:
+            new.head = head._replace(end=0)
+            return
+        if seq_of(first) <= head.seq + 1 or head.seq + 1 >= rotation.oldest_seq(new.path):
+            raise TrailFaultError("the trail was replaced by another file")
+        # While this broker was idle the others rotated so often that the file after ours was deleted.
+        new.recognise()
+        self._attempts = OpenAttempts()
+        past = Past(new)
+        try:
+            past.read(self._attempts)
+        finally:
+            past.close()

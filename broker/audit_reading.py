@@ -1,0 +1,161 @@
+"""Reading a trail for a person: its files in order, its lines forwards and backwards, its records decoded.
+
+Always true: memory stays bounded however long the trail is; nothing is written and no lock is kept while
+reading; a file that is being appended to is read up to the end of a whole record.
+"""
+
+import os
+import stat
+import time
+from collections.abc import Iterator
+
+import msgspec
+
+from broker.audit_file import lock_to_read, unlock_read
+from broker.audit_record import LINE_LIMIT_BYTES
+from broker.audit_recovery import find_first
+from broker.audit_rotation import rotated_files
+
+BLOCK_BYTES = 1024 * 1024
+_LOCK_TRIES = 100
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """A record of any kind as a reader needs it; fields that a kind does not have are None."""
+
+    seq: int
+    ts: str
+    record_type: str
+    event_id: str
+    session: str
+    tool: str | None = None
+    command_raw: str | None = None
+    argv: tuple[str, ...] | None = None
+    cwd: str | None = None
+    code: str | None = None
+    exit_code: int | None = None
+    duration_ms: int | None = None
+    stdout_bytes: int | None = None
+    stderr_bytes: int | None = None
+    policy_reason: str | None = None
+    policy_sha256: str | None = None
+    event: str | None = None
+    detail: str | None = None
+    count: int | None = None
+
+    @property
+    def program(self) -> str | None:
+        """The program's name as the command gave it, None where no argv came about."""
+        return self.argv[0] if self.argv else None
+
+
+_decode = msgspec.json.Decoder(Entry).decode
+
+
+def decode(line: bytes) -> Entry | None:
+    """Return the record of a line, None for a line that is none: `verify` says what is wrong with it."""
+    try:
+        return _decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+
+
+def files_of(path: str) -> list[str]:
+    """Return the files of the trail at `path`, oldest first. Raises OSError."""
+    older = [name for _, name in rotated_files(path)]
+    return [*older, path] if os.path.lexists(path) or not older else older
+
+
+def open_to_read(path: str) -> int:
+    """Open one file of a trail. Raises OSError, for a directory or a fifo too."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise OSError(f"{path}: not a regular file")
+    return fd
+
+
+def settled_size(fd: int) -> int:
+    """Return a size at which no record is half written, unless its writer died or is stopped."""
+    for _ in range(_LOCK_TRIES):
+        if lock_to_read(fd):
+            size = os.fstat(fd).st_size
+            unlock_read(fd)
+            return size
+        time.sleep(0.001)
+    return os.fstat(fd).st_size
+
+
+def line_blocks(fd: int, start: int, size: int) -> Iterator[list[bytes]]:
+    """Yield the whole lines between two offsets, without newline, in lists of about `BLOCK_BYTES`."""
+    rest, offset = b"", start
+    while offset < size and (block := os.pread(fd, min(BLOCK_BYTES, size - offset), offset)):
+        offset += len(block)
+        lines = (rest + block).split(b"\n")
+        rest = lines.pop()
+        if (
+            len(rest) > LINE_LIMIT_BYTES
+        ):  # longer than any record: given out as it is, so that memory stays bounded
+            lines.append(rest)
+            rest = b""
+        yield lines
+
+
+def lines(fd: int, start: int, size: int) -> Iterator[bytes]:
+    """Yield each whole line between two offsets."""
+    for block in line_blocks(fd, start, size):
+        yield from block
+
+
+def lines_backwards(fd: int, size: int) -> Iterator[bytes]:
+    """Yield each whole line before `size`, the last one first."""
+    offset, rest = size, b""
+    torn = True
+    while offset > 0:
+        start = max(offset - BLOCK_BYTES, 0)
+        parts = (os.pread(fd, offset - start, start) + rest).split(b"\n")
+        offset = start
+        rest = parts[0] if len(parts[0]) <= LINE_LIMIT_BYTES else b""
+        whole = parts[1:]
+        if torn and whole:
+            whole.pop()
+            torn = False
+        yield from reversed(whole)
+    if not torn:
+        yield rest
+
+
+def offset_since(fd: int, size: int, ts: str) -> int:
+    """Return where the records of time `ts` (RFC 3339, UTC) and later begin."""
+    wanted = ts.encode()
+    return find_first(fd, size, lambda beginning: _ts_of(beginning) >= wanted)
+
+
+def _ts_of(beginning: bytes) -> bytes:
+    return beginning.partition(b'"ts":"')[2][:27]
+
+
+def entries(paths: list[str], since: str | None = None) -> Iterator[Entry]:
+    """Yield the records of several files, oldest first. Raises OSError."""
+    for path in paths:
+        fd = open_to_read(path)
+        try:
+            size = settled_size(fd)
+            start = offset_since(fd, size, since) if since else 0
+            for line in lines(fd, start, size):
+                if (entry := decode(line)) is not None:
+                    yield entry
+        finally:
+            os.close(fd)
+
+
+def entries_backwards(paths: list[str]) -> Iterator[Entry]:
+    """Yield the records of several files, newest first. Raises OSError."""
+    for path in reversed(paths):
+        fd = open_to_read(path)
+        try:
+            for line in lines_backwards(fd, settled_size(fd)):
+                if (entry := decode(line)) is not None:
+                    yield entry
+        finally:
+            os.close(fd)

@@ -1,0 +1,129 @@
+"""Is the trail what was written? Names the first line that was changed, removed, moved or inserted, and why.
+
+Always true: every byte of every file is covered; memory stays bounded. What the chain cannot show by itself
+is a tail that was cut off, or a trail that was written anew from some line on: for that a hash that was noted
+elsewhere is needed (`head`), which must stand in the chain.
+"""
+
+import os
+from hashlib import sha256
+
+import msgspec
+
+from broker.audit_reading import line_blocks, open_to_read, settled_size
+from broker.audit_record import GENESIS, BrokenChainError, check, check_first, seq_of
+
+
+class Fault(msgspec.Struct, frozen=True):
+    """The first line that is not what was written. Lines count from 1."""
+
+    file: str
+    line: int
+    why: str
+
+
+class Verdict(msgspec.Struct):
+    """What was found. `head` is the last record's hash: note it elsewhere for the next time."""
+
+    records: int = 0
+    bytes: int = 0
+    first_seq: int = 0
+    last_seq: int = 0
+    first_prev: str = GENESIS
+    head: str = GENESIS
+    torn_bytes: int = 0
+    wanted: str | None = None
+    wanted_seq: int | None = None
+    fault: Fault | None = None
+
+    @property
+    def sound(self) -> bool:
+        """Whether everything that could be checked is as it was written."""
+        return self.fault is None and (self.wanted is None or self.wanted_seq is not None)
+
+
+def verify(paths: list[str], head: str | None = None) -> Verdict:
+    """Verify files that follow each other, oldest first. Stops at the first fault. Raises OSError."""
+    verdict = Verdict(wanted=head, wanted_seq=0 if head == GENESIS else None)
+    for path in paths:
+        fd = open_to_read(path)
+        try:
+            _File(path, fd, verdict).verify(is_last=path is paths[-1])
+        finally:
+            os.close(fd)
+        if verdict.fault is not None:
+            break
+    return verdict
+
+
+class _File:
+    """One file on its way through `verify`."""
+
+    def __init__(self, path: str, fd: int, verdict: Verdict) -> None:
+        self._path = path
+        self._fd = fd
+        self._verdict = verdict
+        self._line = 0
+        self._offset = 0
+
+    def verify(self, *, is_last: bool) -> None:
+        size = settled_size(self._fd)
+        try:
+            for block in line_blocks(self._fd, 0, size):
+                self._check(block)
+            if self._offset < size:
+                self._take_torn(os.pread(self._fd, size - self._offset, self._offset), is_last=is_last)
+        except BrokenChainError as error:
+            self._verdict.fault = Fault(self._path, self._line + 1, str(error))
+        self._verdict.bytes += self._offset
+
+    def _check(self, block: list[bytes]) -> None:
+        verdict = self._verdict
+        if block and verdict.records == 0:
+            self._begin(block[0])
+        seq, prev, wanted = verdict.last_seq, verdict.head.encode(), (verdict.wanted or "").encode()
+        offset = self._offset
+        try:
+            for line in block:
+                own = line[-66:-2]
+                if not (
+                    line[-149:-66] == b',"prev":"%b","hash":"' % prev
+                    and line.startswith(b'{"seq":%d,' % (seq + 1))
+                    and sha256(line[:-75] + b"}").hexdigest().encode() == own
+                    and line[-2:] == b'"}'
+                ):
+                    check(line, seq + 1, prev)
+                    raise BrokenChainError("this is no record")
+                if own == wanted:
+                    verdict.wanted_seq = seq + 1
+                offset += len(line) + 1
+                prev = own
+                seq += 1
+        finally:
+            self._line += seq - verdict.last_seq
+            verdict.records += seq - verdict.last_seq
+            verdict.last_seq, verdict.head, self._offset = seq, prev.decode(), offset
+
+    def _begin(self, line: bytes) -> None:
+        check(line, None, None)
+        verdict = self._verdict
+        verdict.first_prev = verdict.head = check_first(line)
+        verdict.first_seq = seq_of(line)
+        verdict.last_seq = verdict.first_seq - 1
+
+    def _take_torn(self, rest: bytes, *, is_last: bool) -> None:
+        """Accept the beginning of the next record, which a broker leaves that is killed while it writes."""
+        begins = b'{"seq":%d,' % (self._verdict.last_seq + 1)
+        if not is_last or not (rest.startswith(begins) or begins.startswith(rest)):
+            raise BrokenChainError("what follows the last whole record is not the beginning of a record")
+        if _is_record(rest[:-1]):
+            raise BrokenChainError("its newline was changed")
+        self._verdict.torn_bytes = len(rest)
+
+
+def _is_record(line: bytes) -> bool:
+    try:
+        check(line, None, None)
+    except BrokenChainError:
+        return False
+    return True
