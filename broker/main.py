@@ -61,7 +61,7 @@ def _guarded(main: Callable[[list[str]], int], arguments: list[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # so that the interpreter's last flush does not fail
         return 141
     except Exception as error:  # noqa: BLE001 - no traceback reaches a client's log
-        print(f"hardened-terminal-mcp: internal error: {type(error).__name__}", file=sys.stderr)
+        print(f"hardened-terminal-mcp: internal error: {type(error).__name__}: {error}", file=sys.stderr)
         return EXIT_INTERNAL
 
 
