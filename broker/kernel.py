@@ -48,6 +48,9 @@ _NO_CAPABILITIES: Final = ctypes.create_string_buffer(struct.pack("=6I", *[0] * 
 _CAPABILITY_HEADER: Final = ctypes.create_string_buffer(struct.pack("=Ii", 0x20080522, 0), 8)
 _CAPABILITIES: Final = 64
 
+_CLOSE_RANGE_CLOEXEC: Final = 4  # linux/close_range.h
+_EVERY_DESCRIPTOR: Final = 0xFFFFFFFF
+
 # linux/sched.h
 _CLONE_FS: Final = 0x200
 
@@ -140,6 +143,13 @@ def forbid_inspection() -> None:
     prctl(_PR_SET_DUMPABLE, 0)
 
 
+def close_on_exec(first_fd: int) -> None:
+    """Let no program inherit a descriptor from `first_fd` on, whoever left it open (close_range(2)).
+    Raises OSError.
+    """
+    call("close_range", first_fd, _EVERY_DESCRIPTOR, _CLOSE_RANGE_CLOEXEC)
+
+
 def unshare_working_directory() -> None:
     """Give the calling thread a working directory, root and umask of its own (unshare(2), CLONE_FS).
     Raises OSError.
@@ -147,22 +157,26 @@ def unshare_working_directory() -> None:
     call("unshare", _CLONE_FS)
 
 
-def drop_capabilities() -> None:
-    """Empty every capability set of the calling thread, the bounding set too where it may
-    (capabilities(7)). Raises OSError.
-    """
-    prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL)
+def drop_bounding_capabilities() -> None:
+    """Empty the calling thread's bounding set, as far as CAP_SETPCAP lets it (capabilities(7))."""
     for capability in range(_CAPABILITIES):
         try:
             prctl(_PR_CAPBSET_DROP, capability)
         except (
             OSError
-        ):  # EINVAL: past the last one; EPERM: no CAP_SETPCAP, and no_new_privs makes the set meaningless
-            break
+        ):  # EINVAL: past the last one. EPERM: not ours to drop, and under no_new_privs without meaning
+            return
+
+
+def drop_capabilities() -> None:
+    """Empty the calling thread's effective, permitted, inheritable and ambient sets (capset(2)). Raises
+    OSError.
+    """
+    prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL)
     call("capset", ctypes.addressof(_CAPABILITY_HEADER), ctypes.addressof(_NO_CAPABILITIES))
 
 
-def become(uid: int, gid: int, groups: list[int]) -> None:
+def become(uid: int, gid: int, groups: tuple[int, ...]) -> None:
     """Change the calling thread alone to another user: raw calls, as libc's would change every thread.
     Raises OSError.
     """

@@ -1,0 +1,141 @@
+"""From a policy entry's profile to the kernel's layers: pure data, so that every grant can be tested without a kernel.
+
+Always true: what is not granted here is denied there; a right to run is granted file by file, never for a
+folder; a profile's layers depend on the profile and its program alone, never on how many entries the policy
+has. Nothing here makes a system call but to read which loader a program asks for.
+"""
+
+import os
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+from broker import seccomp
+from broker.elf import loader_of
+from broker.landlock import EXECUTE, IOCTL_DEV, READ, READ_FILE, WRITE, WRITE_FILE, Rule
+from broker.profile import Profile
+from broker.programs import Program
+from broker.seccomp import FilterRules
+
+SYSTEM_FOLDERS: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/libx32", "/lib64")
+"""Programs, libraries and their data. On most systems all but the first are links into it."""
+
+SYSTEM_FILES: Final = (
+    "/etc/alternatives",
+    "/etc/bash.bashrc",
+    "/etc/ca-certificates.conf",
+    "/etc/crypto-policies",
+    "/etc/debian_version",
+    "/etc/fonts",
+    "/etc/group",
+    "/etc/host.conf",
+    "/etc/ld.so.cache",
+    "/etc/ld.so.conf",
+    "/etc/ld.so.conf.d",
+    "/etc/locale.alias",
+    "/etc/localtime",
+    "/etc/magic",
+    "/etc/magic.mime",
+    "/etc/mime.types",
+    "/etc/nsswitch.conf",
+    "/etc/os-release",
+    "/etc/passwd",
+    "/etc/pki/tls/certs",
+    "/etc/pki/ca-trust",
+    "/etc/protocols",
+    "/etc/services",
+    "/etc/ssl/certs",
+    "/etc/ssl/openssl.cnf",
+    "/etc/terminfo",
+    "/etc/timezone",
+    "/sys/devices/system/cpu",
+    "/sys/kernel/mm/transparent_hugepage",
+)
+"""Single places that programs expect: never all of /etc, where some files are for root's eyes and the
+broker may be root.
+"""
+
+MACHINE_FACTS: Final = (
+    "/proc/cpuinfo",
+    "/proc/filesystems",
+    "/proc/loadavg",
+    "/proc/meminfo",
+    "/proc/stat",
+    "/proc/sys/fs/pipe-max-size",
+    "/proc/sys/kernel/cap_last_cap",
+    "/proc/sys/kernel/ngroups_max",
+    "/proc/sys/kernel/osrelease",
+    "/proc/sys/kernel/pid_max",
+    "/proc/sys/kernel/random",
+    "/proc/sys/vm/overcommit_memory",
+    "/proc/uptime",
+    "/proc/version",
+)
+"""Of /proc only what tells of the machine. A rule can name no process that does not exist yet, so /proc/self stays shut:
+the price of not reading the command lines of the user's other processes. Links there (/proc/self/exe) still resolve."""
+
+NETWORK_FILES: Final = ("/etc/gai.conf", "/etc/hosts", "/etc/resolv.conf")
+
+DEVICES: Final = (
+    Rule("/dev/full", READ_FILE | WRITE_FILE | IOCTL_DEV),
+    Rule("/dev/null", READ_FILE | WRITE_FILE | IOCTL_DEV),
+    Rule("/dev/random", READ_FILE),
+    Rule("/dev/urandom", READ_FILE),
+    Rule("/dev/zero", READ_FILE | WRITE_FILE),
+)
+
+
+class Places(NamedTuple):
+    """Where the jail and the empty home of every command are, as real paths."""
+
+    jail: str
+    home: str
+
+
+class Layers(NamedTuple):
+    """What the kernel is told about one run. `network`: whether Landlock leaves TCP alone."""
+
+    rules: tuple[Rule, ...]
+    network: bool
+    filter: FilterRules
+    ask_metadata: bool
+
+
+def runnable(paths: Iterable[str]) -> tuple[Rule, ...]:
+    """Return the rights to run each of `paths`, and the loaders that they ask for, and nothing else."""
+    files: dict[str, None] = {}
+    for path in paths:
+        files[path] = None
+        loader = loader_of(path)
+        if loader is not None:
+            files[loader] = None
+    return tuple(Rule(path, EXECUTE | READ_FILE) for path in files)
+
+
+def _executables(program: Program, profile: Profile) -> Iterator[str]:
+    for each in (program, *profile.may_run):
+        yield os.fsdecode(each.path)
+        yield from each.executables
+
+
+def layers_for(profile: Profile, program: Program, exec_address: int, places: Places) -> Layers:
+    """Return the layers of `program` under `profile`. `exec_address`: where the path that the broker
+    executes stands.
+    """
+    readable = (*SYSTEM_FOLDERS, *SYSTEM_FILES, *MACHINE_FACTS, places.home, *profile.read)
+    if profile.network:
+        readable += NETWORK_FILES
+    rules = (
+        Rule(places.jail, READ | WRITE if profile.writes else READ),
+        *(Rule(path, READ) for path in readable),
+        *DEVICES,
+        *runnable(_executables(program, profile)),
+    )
+    alone = not profile.may_run
+    writing = profile.writes or profile.temporary
+    filter_rules = FilterRules(
+        exec_address=exec_address if alone else None,
+        network=profile.network,
+        processes=not alone,
+        metadata=seccomp.ALLOW if writing else seccomp.FORBIDDEN,
+    )
+    return Layers(rules, profile.network, filter_rules, False)

@@ -1,0 +1,119 @@
+"""Puts the layers of a run on the calling thread. Rulesets and filters are made once for each distinct profile.
+
+Always true: every call acts on the calling thread alone, in an order in which no later step needs a right
+that an earlier one took; a layer that is in force and cannot be put on raises, and then nothing is started;
+what is in force was decided once, at start (`canary`), and never changes.
+"""
+
+import os
+from typing import Final, NamedTuple
+
+from broker import kernel, seccomp
+from broker.confinement import Layers, Places, layers_for
+from broker.landlock import Rule, Rulesets
+from broker.profile import Profile
+from broker.programs import Program
+
+UMASK: Final = 0o077
+_CACHED_PROFILES: Final = 256
+
+
+class InForce(NamedTuple):
+    """Which layers are put on. `landlock_abi` 0: no Landlock. `scoped`: signals stay within a Landlock
+    domain.
+    """
+
+    landlock_abi: int
+    scoped: bool
+    files: bool
+    filters: bool
+
+
+class OwnedFd:
+    """A descriptor that is closed when nobody holds this any more."""
+
+    __slots__ = ("fd",)
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+
+    def __del__(self) -> None:
+        os.close(self.fd)
+
+
+class Prepared(NamedTuple):
+    """The layers of one profile and program, ready for the kernel. `pinned` keeps the executed path where
+    it is.
+    """
+
+    layers: Layers
+    ruleset: OwnedFd | None
+    instructions: bytes | None
+    pinned: bytes
+
+
+class Containment:
+    """Prepares and confines. `prepare` is for the main thread, `confine` for the thread of a call."""
+
+    def __init__(self, in_force: InForce, places: Places) -> None:
+        self.in_force = in_force
+        self._places = places
+        self._rulesets = Rulesets(in_force.landlock_abi)
+        self._scope = OwnedFd(self._rulesets.scope_only()) if in_force.scoped else None
+        self._prepared: dict[object, Prepared] = {}
+
+    @property
+    def scope_fd(self) -> int | None:
+        """The ruleset that only scopes signals; None where the kernel cannot."""
+        return self._scope.fd if self._scope else None
+
+    def prepare(self, profile: Profile, program: Program) -> Prepared:
+        """Return the layers of `program` under `profile`. Raises OSError."""
+        address = kernel.address_of(program.path)
+        may_run = tuple(other.executables for other in profile.may_run)
+        key = (
+            profile.writes,
+            profile.network,
+            profile.read,
+            profile.temporary,
+            may_run,
+            program.executables,
+            address,
+        )
+        prepared = self._prepared.get(key)
+        if prepared is None:
+            if len(self._prepared) >= _CACHED_PROFILES:
+                self._prepared.clear()
+            prepared = self._prepared[key] = self._make(profile, program, address)
+        return prepared
+
+    def _make(self, profile: Profile, program: Program, address: int) -> Prepared:
+        layers = layers_for(profile, program, address, self._places)
+        ruleset = OwnedFd(self._build(layers)) if self.in_force.files else self._scope
+        instructions = seccomp.filter_for(layers.filter) if self.in_force.filters else None
+        return Prepared(layers, ruleset, instructions, program.path)
+
+    def _build(self, layers: Layers) -> int:
+        return self._rulesets.build(layers.rules, network=layers.network)
+
+    def confine(self, prepared: Prepared, cwd_fd: int, further: Rule | None) -> int:
+        """Confine the calling thread for good, and make `cwd_fd` its working directory.
+
+        `further`: a place of this call alone. Returns the listener of the filter's questions, -1 if it asks
+        none. The thread must have no_new_privs. Raises OSError.
+        """
+        kernel.unshare_working_directory()
+        os.fchdir(cwd_fd)
+        os.umask(UMASK)
+        ruleset = prepared.ruleset
+        if further is not None and self.in_force.files:
+            ruleset = OwnedFd(self._build(prepared.layers))
+            self._rulesets.add_once(ruleset.fd, further)
+        if ruleset is not None:
+            kernel.landlock_restrict_self(ruleset.fd)
+        if prepared.instructions is None:
+            return -1
+        asks = prepared.layers.ask_metadata
+        flags = kernel.SECCOMP_FILTER_FLAG_NEW_LISTENER if asks else 0
+        listener_fd = kernel.seccomp_filter(prepared.instructions, flags)
+        return listener_fd if asks else -1

@@ -1,0 +1,183 @@
+"""The thread that every command's thread descends from, and the reaper that ends them all with the broker.
+
+Always true: the nursery takes, for good, what all commands share: no capability, the user they run as,
+no_new_privs, and a Landlock domain that scopes signals. Threads made by it inherit that. Before anything
+can call kill(-1) the reaper, a process inside that domain, has seen that a signal to the broker is refused
+there: otherwise kill(-1) would reach the user's whole session, and nothing starts. The reaper reads a pipe
+that only the broker holds open: its end, by SIGKILL too, is end of file, and then everything in the domain
+is killed. A reaper that is gone stops further commands from starting.
+"""
+
+import _thread
+import os
+import select
+import signal
+from _queue import SimpleQueue  # `queue` is the same behind 2 ms of imports
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from broker import kernel
+from broker.refusal import ExecutorError, StartupError
+
+WARM_THREADS: Final = 2
+"""Threads that wait for a command, so that making one is not part of a call."""
+PROOF_S: Final = 10.0
+"""How long the reaper may take to show that it is contained."""
+
+_SHELL: Final = "/bin/sh"
+_REAPER: Final = (
+    # Refused here must mean contained: the process is there, and kill works on oneself.
+    "kill -0 $$ && ! kill -0 $PPID 2>/dev/null && echo contained || exit 1; read x; kill -9 -1"
+)
+_CONTAINED: Final = b"contained\n"
+
+
+class Identity(NamedTuple):
+    """The user that commands become."""
+
+    uid: int
+    gid: int
+    groups: tuple[int, ...]
+
+
+def identity_of(user: str | None) -> Identity | None:
+    """Return who `run_as` names; None for nobody else, or where the broker is not root. Raises
+    StartupError.
+    """
+    if user is None:
+        return None
+    import pwd
+
+    try:
+        entry = pwd.getpwnam(user)
+    except KeyError:
+        raise StartupError(f"containment.run_as: there is no user {user!r}") from None
+    if os.geteuid() == 0:
+        return Identity(entry.pw_uid, entry.pw_gid, (entry.pw_gid,))
+    if entry.pw_uid == os.geteuid():
+        return None
+    raise StartupError(f"containment.run_as: only root can run commands as {user!r}")
+
+
+def shed_rights(identity: Identity | None) -> None:
+    """Take every capability from the calling thread, make it `identity` if one is given, and set
+    no_new_privs.
+    """
+    if os.geteuid() == 0:
+        kernel.drop_bounding_capabilities()
+        if identity is not None:
+            kernel.become(*identity)
+    kernel.drop_capabilities()
+    kernel.set_no_new_privs()
+
+
+Task = Callable[[Callable[[], None]], None]
+"""What a thread of the nursery runs once. It calls what it is given as soon as its place may be refilled."""
+
+
+class Nursery:
+    """Runs tasks, each in a thread of its own that may confine itself.
+
+    `scope_fd` is a ruleset that scopes signals; None where the kernel has no such thing: then there is no
+    reaper, and nobody may call kill(-1).
+    """
+
+    def __init__(self, scope_fd: int | None, identity: Identity | None) -> None:
+        """Start the nursery. Raises StartupError if it cannot be contained."""
+        self._scope_fd = scope_fd
+        self._identity = identity
+        self._tasks: SimpleQueue[Task | None] = SimpleQueue()
+        self._orders: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
+        self._ready: SimpleQueue[StartupError | None] = SimpleQueue()
+        self._leash_fd = -1
+        self._reaper_fd = -1
+        self._reaper_pid = 0
+        _thread.start_new_thread(self._live, ())
+        problem = self._ready.get()
+        if problem is not None:
+            raise problem
+
+    @property
+    def scoped(self) -> bool:
+        """Whether signals stay within, so that kill(-1) may be used in here."""
+        return self._scope_fd is not None
+
+    def submit(self, task: Task) -> None:
+        """Run `task` in a thread of its own. Raises ExecutorError if the reaper is gone."""
+        if self._reaper_fd >= 0 and _readable(self._reaper_fd, 0):
+            raise ExecutorError("the process that ends commands with this server is gone; restart the server")
+        self._tasks.put(task)
+
+    def order(self, action: Callable[[], object]) -> None:
+        """Run a short `action` in the nursery's own thread, which no file rule confines."""
+        self._orders.put(action)
+
+    def close(self) -> None:
+        """Kill everything that was started in here, and let the idle threads go."""
+        self._orders.put(None)
+        for _ in range(WARM_THREADS):
+            self._tasks.put(None)
+        if self._leash_fd >= 0:
+            os.close(self._leash_fd)
+            self._leash_fd = -1
+            _readable(self._reaper_fd, PROOF_S)
+            os.waitpid(self._reaper_pid, 0)
+            os.close(self._reaper_fd)
+
+    def _live(self) -> None:
+        try:
+            shed_rights(self._identity)
+            if self._scope_fd is not None:
+                kernel.landlock_restrict_self(self._scope_fd)
+                self._start_reaper()
+            for _ in range(WARM_THREADS):
+                self._refill()
+        except StartupError as error:
+            self._ready.put(error)
+            return
+        except OSError as error:
+            self._ready.put(StartupError(f"commands cannot be contained: {error.strerror}"))
+            return
+        self._ready.put(None)
+        while (action := self._orders.get()) is not None:
+            action()
+
+    def _refill(self) -> None:
+        _thread.start_new_thread(self._wait_for_task, ())
+
+    def _wait_for_task(self) -> None:
+        task = self._tasks.get()
+        if task is not None:
+            task(lambda: self._orders.put(self._refill))
+
+    def _start_reaper(self) -> None:
+        read_fd, self._leash_fd = os.pipe2(os.O_CLOEXEC)
+        proof_r, proof_w = os.pipe2(os.O_CLOEXEC)
+        actions = [(os.POSIX_SPAWN_DUP2, read_fd, 0), (os.POSIX_SPAWN_DUP2, proof_w, 1)]
+        try:
+            self._reaper_pid = os.posix_spawn(
+                _SHELL,
+                ["sh", "-c", _REAPER],
+                {},
+                file_actions=actions,
+                setsid=True,
+                setsigmask=[],
+                setsigdef=[signal.SIGPIPE],
+            )
+            self._reaper_fd = os.pidfd_open(self._reaper_pid)
+        finally:
+            os.close(read_fd)
+            os.close(proof_w)
+        try:
+            if not _readable(proof_r, PROOF_S) or os.read(proof_r, len(_CONTAINED)) != _CONTAINED:
+                raise StartupError(
+                    "signals are not kept within a command: kill(-1) would reach everything of this user"
+                )
+        finally:
+            os.close(proof_r)
+
+
+def _readable(fd: int, timeout_s: float) -> bool:
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    return bool(poll.poll(timeout_s * 1000))

@@ -1,0 +1,274 @@
+"""The thread of one call: it confines itself, starts the program, reads it to its end, and leaves nothing behind.
+
+Always true: a program is started only after every layer is on; a call ends with its leader, its timeout or
+its cancellation, never with the end of its pipes; then everything in its domain is killed; whatever a
+program prints, the memory held is the two filters' and one read's. `done` is called exactly once, as the
+thread's last act, whatever happens.
+"""
+
+import _thread
+import os
+import select
+import signal
+import sys
+import time
+from collections.abc import Callable
+from typing import Final, NamedTuple, Protocol
+
+from broker import temporary
+from broker.containment import Containment, Prepared
+from broker.job import Completed, Job, Running
+from broker.landlock import READ, WRITE, Rule
+from broker.limits import rlimits_for
+from broker.nursery import Nursery
+from broker.refusal import ExecutorError, Refusal
+from broker.warden import Answer, Warden
+from protocol.messages import ResultCode
+
+READ_BYTES: Final = 65_536
+"""One read: what a pipe holds."""
+DRAIN_S: Final = 0.15
+"""After the kill: how long the dying may take to let go of the pipes."""
+LIMITED_S: Final = 5.0
+"""How long the warden may take to put the limits on."""
+
+REMOVED_S: Final = 10.0
+"""How long the removal of a temporary folder may hold up the answer."""
+
+CANCELLED: Final = "cancelled by the client; the command was killed"
+DEFAULTED_SIGNALS: Final = tuple(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})
+"""What the broker ignores, SIGPIPE above all, must not stay ignored in a program."""
+
+
+class Premises(Protocol):
+    """What all calls of one executor share."""
+
+    containment: Containment
+    nursery: Nursery
+    warden: Warden
+    environment: dict[str, str]
+    temporary_base: str
+    null_fd: int
+
+
+class Started(NamedTuple):
+    """A program that runs, and the reading ends of its two streams."""
+
+    pid: int
+    pidfd: int
+    limited: Answer
+    stdout_fd: int
+    stderr_fd: int
+
+
+class Verdict(NamedTuple):
+    """Why the reading stopped: `code` is OK if the leader ended by itself."""
+
+    code: ResultCode
+    reason: str = ""
+
+
+class Call:
+    """One call. `run` is the body of its thread."""
+
+    def __init__(
+        self,
+        premises: Premises,
+        prepared: Prepared,
+        running: Running,
+        before: Callable[[], None],
+        done: Callable[[Completed], None],
+    ) -> None:
+        self._premises = premises
+        self._prepared = prepared
+        self._running = running
+        self._job = running.job
+        self._before = before
+        self._done = done
+        self._temporary: str | None = None
+        self._outer_fds: list[int] = []
+        self._inner_fds: list[int] = []
+        self._confined = False
+        self._exit_code: int | None = None
+
+    def run(self, refill: Callable[[], None]) -> None:
+        """Run the job to its end, then call `done`."""
+        try:
+            verdict = self._attempt(refill)
+        except Refusal as refusal:
+            verdict = Verdict(refusal.code, refusal.reason)
+        except Exception as error:  # noqa: BLE001 - what nobody foresaw ends the call, not the broker
+            verdict = Verdict(ResultCode.INTERNAL_ERROR, "internal error of the server")
+            print(f"hardened-terminal-mcp: internal error in a call: {type(error).__name__}", file=sys.stderr)
+        completed = self._completed(verdict)
+        self._running.close()
+        self._done(completed)
+
+    def _attempt(self, refill: Callable[[], None]) -> Verdict:
+        try:
+            self._before()
+            self._job.permitted.program.verify()
+            started = self._start()
+        finally:
+            refill()
+            self._close(self._inner_fds)
+        try:
+            verdict = self._attend(started)
+        finally:
+            self._end(started)
+        return verdict
+
+    def _start(self) -> Started:
+        """Put every layer on this thread and start the program. Raises ExecutorError."""
+        premises, permitted = self._premises, self._job.permitted
+        profile = permitted.profile
+        environment = premises.environment | permitted.environment
+        further = None
+        if profile.temporary:
+            self._temporary = temporary.make(premises.temporary_base)
+            environment |= {"TMPDIR": self._temporary, "HOME": self._temporary}
+            further = Rule(self._temporary, READ | WRITE)
+        stdout_r, stdout_w = self._pipe()
+        stderr_r, stderr_w = self._pipe()
+        actions = [
+            (os.POSIX_SPAWN_DUP2, premises.null_fd, 0),
+            (os.POSIX_SPAWN_DUP2, stdout_w, 1),
+            (os.POSIX_SPAWN_DUP2, stderr_w, 2),
+        ]
+        try:
+            premises.containment.confine(self._prepared, self._job.cwd_fd, further)
+        except OSError as error:
+            raise ExecutorError(f"the command cannot be confined: {error.strerror}") from None
+        self._confined = True
+        pid = self._spawn(permitted.program.path, permitted.argv, environment, actions)
+        limited = premises.warden.limit(pid, rlimits_for(permitted.limits), permitted.limits.processes)
+        return Started(pid, os.pidfd_open(pid), limited, stdout_r, stderr_r)
+
+    def _pipe(self) -> tuple[int, int]:
+        read_fd, write_fd = os.pipe2(os.O_CLOEXEC)
+        self._outer_fds.append(read_fd)
+        self._inner_fds.append(write_fd)
+        return read_fd, write_fd
+
+    def _spawn(
+        self,
+        path: bytes,
+        argv: tuple[str, ...],
+        environment: dict[str, str],
+        actions: list[tuple[int, int, int]],
+    ) -> int:
+        """Start the program with this very object as its path: the filter compares its address."""
+        try:
+            return os.posix_spawn(
+                path,
+                argv,
+                environment,
+                file_actions=actions,
+                setsid=True,
+                setsigmask=(),
+                setsigdef=DEFAULTED_SIGNALS,
+            )
+        except OSError as error:
+            name = self._job.permitted.program.name
+            raise ExecutorError(f"{name}: cannot be started: {error.strerror}") from None
+
+    def _attend(self, started: Started) -> Verdict:
+        """Read until the leader ends, or must."""
+        timeout_s = self._job.permitted.limits.timeout_s
+        deadline = time.monotonic() + timeout_s
+        reader = Reader(started, self._job)
+        reader.poll.register(self._running.cancel_fd, select.POLLIN)
+        while True:
+            left_s = deadline - time.monotonic()
+            if left_s <= 0:
+                return Verdict(
+                    ResultCode.TIMEOUT, f"killed after {timeout_s:g} s, its time limit (timeout_s)"
+                )
+            ready = reader.read(left_s)
+            if self._running.cancelled:
+                return Verdict(ResultCode.EXECUTOR_ERROR, CANCELLED)
+            if started.pidfd in ready:
+                return Verdict(ResultCode.OK)
+
+    def _end(self, started: Started) -> None:
+        """Kill what is left of the domain, take what the pipes still hold, reap the leader."""
+        self._kill(started)
+        deadline = time.monotonic() + DRAIN_S
+        reader = Reader(started, self._job)
+        while reader.open_fds and (left_s := deadline - time.monotonic()) > 0:
+            reader.read(left_s)
+        started.limited.wait(LIMITED_S)
+        if started.pidfd in reader.open_fds:  # it does not die: its exit is not waited for in this thread
+            self._premises.nursery.order(lambda: reap_later(started.pid))
+        else:
+            self._exit_code = os.waitstatus_to_exitcode(os.waitpid(started.pid, 0)[1])
+        os.close(started.pidfd)
+
+    def _kill(self, started: Started) -> None:
+        """Kill this call's domain, and nothing else.
+
+        One kill(-1) is enough: the kernel holds its list of processes meanwhile, and a fork under way is
+        ended by the signal or has its child on the list. Without scoped signals only the leader's process
+        group is reached.
+        """
+        try:
+            if self._premises.nursery.scoped and self._confined:
+                os.kill(-1, signal.SIGKILL)
+            else:
+                os.killpg(started.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            return
+
+    def _completed(self, verdict: Verdict) -> Completed:
+        self._close(self._outer_fds)
+        if self._temporary is not None:
+            self._premises.warden.remove(self._temporary).wait(REMOVED_S)
+        job = self._job
+        stdout, stderr = job.stdout.close(), job.stderr.close()
+        ended = verdict.code is ResultCode.OK
+        if ended and (job.stdout.truncated or job.stderr.truncated):
+            verdict = Verdict(ResultCode.OUTPUT_TRUNCATED)
+        return Completed(
+            code=verdict.code,
+            exit_code=self._exit_code if ended else None,
+            stdout=stdout,
+            stderr=stderr,
+            stdout_bytes=job.stdout.total_bytes,
+            stderr_bytes=job.stderr.total_bytes,
+            duration_ms=self._running.elapsed_ms(),
+            reason=verdict.reason,
+        )
+
+    @staticmethod
+    def _close(fds: list[int]) -> None:
+        while fds:
+            os.close(fds.pop())
+
+
+class Reader:
+    """Waits on a program's end and its two streams at once, and feeds the filters."""
+
+    def __init__(self, started: Started, job: Job) -> None:
+        self._filters = {started.stdout_fd: job.stdout, started.stderr_fd: job.stderr}
+        self.open_fds = {started.pidfd, *self._filters}
+        self.poll = select.poll()
+        for fd in self.open_fds:
+            self.poll.register(fd, select.POLLIN)
+
+    def read(self, timeout_s: float) -> set[int]:
+        """Wait, read once from each stream that has something. Returns what was ready."""
+        ready = {fd for fd, _ in self.poll.poll(timeout_s * 1000)}
+        for fd in ready & self.open_fds:
+            data_filter = self._filters.get(fd)
+            data = os.read(fd, READ_BYTES) if data_filter else b""
+            if data_filter and data:
+                data_filter.feed(data)
+            else:
+                self.poll.unregister(fd)
+                self.open_fds.discard(fd)
+        return ready
+
+
+def reap_later(pid: int) -> None:
+    """Wait for a process that does not die now, in a thread of its own."""
+    _thread.start_new_thread(os.waitpid, (pid, 0))

@@ -1,0 +1,95 @@
+"""A private temporary folder for one call, and its removal whatever the program left in it.
+
+Always true: nothing outside the folder is touched: no link is followed, every step is taken from a
+descriptor of the folder above; depth and number of entries are no danger, as no recursion is used. It is
+removed after everything in the call's domain was killed, so nobody changes it meanwhile. What cannot be
+removed is left, and said.
+"""
+
+import os
+from typing import Final
+
+from broker.refusal import StartupError
+
+BASES: Final = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108 - the folder made there is private and has a random name
+_PREFIX: Final = "htmcp-"
+_FOLDER_MODE: Final = 0o700
+_FOLDER: Final = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def base_outside(jail: str) -> str:
+    """Return the first usable folder for temporary folders that the jail does not hold. Raises
+    StartupError.
+    """
+    for base in BASES:
+        real = os.path.realpath(base)
+        if os.path.isdir(real) and not f"{real}/".startswith(f"{jail}/"):
+            return real
+    raise StartupError(
+        f"no place for temporary folders outside the jail: {', '.join(BASES)} lie in it or are missing"
+    )
+
+
+def make(base: str) -> str:
+    """Return the real path of a new folder in `base` that only this user may enter. Raises OSError."""
+    path = f"{base}/{_PREFIX}{os.urandom(16).hex()}"
+    os.mkdir(path, _FOLDER_MODE)
+    return path
+
+
+def remove(path: str) -> bool:
+    """Remove the folder and all in it. Returns whether nothing is left."""
+    try:
+        top_fd = os.open(path, os.O_RDONLY | _FOLDER)
+    except OSError:
+        return False
+    try:
+        _empty(top_fd)
+        os.rmdir(path)
+    except OSError:
+        return False
+    finally:
+        os.close(top_fd)
+    return True
+
+
+def _empty(top_fd: int) -> None:
+    """Take one level off each folder at a time: what lies deeper is moved up to the top, and is next."""
+    fresh, moved = os.urandom(8).hex(), 0
+    while names := os.listdir(top_fd):
+        for name in names:
+            if not _unlinked(top_fd, name):
+                moved = _dissolve(top_fd, name, fresh, moved)
+
+
+def _dissolve(top_fd: int, name: str, fresh: str, moved: int) -> int:
+    """Move the folders within `name` to the top under new names, remove the rest and `name` itself."""
+    folder_fd = _open_folder(top_fd, name)
+    try:
+        for inner in os.listdir(folder_fd):
+            if not _unlinked(folder_fd, inner):
+                os.close(_open_folder(folder_fd, inner))  # a folder that may not be written cannot be moved
+                moved += 1
+                os.rename(inner, f"{fresh}{moved}", src_dir_fd=folder_fd, dst_dir_fd=top_fd)
+    finally:
+        os.close(folder_fd)
+    os.rmdir(name, dir_fd=top_fd)
+    return moved
+
+
+def _unlinked(folder_fd: int, name: str) -> bool:
+    try:
+        os.unlink(name, dir_fd=folder_fd)
+    except IsADirectoryError:
+        return False
+    return True
+
+
+def _open_folder(folder_fd: int, name: str) -> int:
+    """Open a folder for reading; a program may have taken that right away."""
+    place_fd = os.open(name, os.O_PATH | _FOLDER, dir_fd=folder_fd)
+    try:
+        os.chmod(f"/proc/self/fd/{place_fd}", _FOLDER_MODE)
+        return os.open(".", os.O_RDONLY | _FOLDER, dir_fd=place_fd)
+    finally:
+        os.close(place_fd)
