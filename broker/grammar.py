@@ -26,8 +26,8 @@ WORDS = 4_096
 WORD_BYTES = 131_071
 """The longest word: MAX_ARG_STRLEN of linux/binfmts.h (32 pages) less the NUL."""
 
-BRACES = 64
-"""The most unquoted `{` in one word."""
+OPENERS = 64
+"""The most unquoted `{`, and the most unquoted `[`, in one word: each is followed to its end, and time must not grow squared."""
 
 QUOTED = "\0"
 """Stands in an outline for each quoted character; the input holds no NUL."""
@@ -47,7 +47,7 @@ _METACHARACTER = re.compile(r"[;|&<>`\\$\n]")
 _NOTABLE = re.compile(r"[*?\[{()~#!]")
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\[.*\])?\+?=", re.DOTALL)
 _TILDE_IN_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=(?:.*:)?~", re.DOTALL)
-_BRACE_RANGE = re.compile(r"(?:[+-]?\d+|[A-Za-z])\.\.(?:[+-]?\d+|[A-Za-z])(?:\.\.[+-]?\d+)?\Z", re.ASCII)
+_BRACE_RANGE = re.compile(r"(?:[+-]?\d+\.\.[+-]?\d+|[A-Za-z]\.\.[A-Za-z])(?:\.\.[+-]?\d+)?\Z", re.ASCII)
 _CHARACTER_CLASS = re.compile(r"\[([:.=])[^/\0]*?\1\]")
 
 
@@ -187,6 +187,8 @@ def _check_size(text: str, column: int, before: list[Word]) -> None:
 
 def _check_expansions(text: str, outline: str, column: int) -> None:
     """Raise if a shell would expand the word, or drop it as a comment. Globs are judged apart."""
+    if outline.count("{") > OPENERS or outline.count("[") > OPENERS:
+        raise PolicyDenied(reasons.openers(column, OPENERS))
     if outline[0] == "~" or ("~" in outline and _TILDE_IN_ASSIGNMENT.match(outline)):
         raise PolicyDenied(reasons.tilde(column + outline.index("~")))
     if outline[0] == "#":
@@ -211,9 +213,9 @@ def _is_find(words: list[Word]) -> bool:
 
 
 def _has_brace_expansion(text: str, outline: str) -> bool:
-    """Whether bash would make several words of it. Too many braces to look at (time would grow squared) count as that."""
+    """Whether bash would make several words of it."""
     starts = [place for place, character in enumerate(outline) if character == "{"]
-    return len(starts) > BRACES or any(_is_brace_expansion(text, outline, start) for start in starts)
+    return any(_is_brace_expansion(text, outline, start) for start in starts)
 
 
 def _is_brace_expansion(text: str, outline: str, start: int) -> bool:

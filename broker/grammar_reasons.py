@@ -128,6 +128,11 @@ def brace(column: int) -> str:
     )
 
 
+def openers(column: int, most: int) -> str:
+    """Return the reason for a word with too many braces or brackets to follow."""
+    return f"the word at column {column} has more than {most} unquoted `{{` or `[`; {_LITERALLY}"
+
+
 def negation(column: int) -> str:
     """Return the reason for a lone exclamation mark."""
     return f"`!` at column {column}: a shell's negation is not available; {_LITERALLY}"
