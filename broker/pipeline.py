@@ -34,6 +34,8 @@ from protocol.messages import (
     Tool,
 )
 
+UNFORESEEN = "internal error of the server; its operator finds the place on stderr"
+
 
 class Gate(msgspec.Struct, frozen=True):
     """Policy, and all that was built from the same file. A call keeps the gate that let it in; a reload makes a new one."""
@@ -151,7 +153,7 @@ class Pipeline:
             stderr=completed.stderr,
             exit_code=completed.exit_code,
             duration_ms=completed.duration_ms,
-            policy_reason=admitted.gate.redactor.redact(completed.reason or admitted.permitted.reason),
+            policy_reason=completed.reason or admitted.permitted.reason,
         )
         admitted.call.stdout_bytes, admitted.call.stderr_bytes = (
             completed.stdout_bytes,
@@ -160,16 +162,19 @@ class Pipeline:
         return self._reply(admitted.request.id, admitted.call, envelope)
 
     def _refuse(self, request_id: int, call: Call, refusal: Refusal, since: float) -> Result:
-        envelope = _envelope(refusal.code, self.gate.redactor.redact(refusal.reason), since)
-        return self._reply(request_id, call, envelope)
+        return self._reply(request_id, call, _envelope(refusal.code, refusal.reason, since))
 
     def _reply(self, request_id: int, call: Call, envelope: CommandResult) -> Result:
         try:
+            reason = self.gate.redactor.redact(envelope.policy_reason)
+            envelope = msgspec.structs.replace(envelope, policy_reason=reason)
             self._trail.outcome(call, envelope)
         except (
             Refusal
         ) as refusal:  # only where nothing ran: what cannot be logged is not answered with a verdict
             envelope = _envelope(refusal.code, refusal.reason, time.monotonic())
+        except Exception as error:  # noqa: BLE001 - the answer must not hold what could not be redacted
+            envelope = _envelope(unforeseen(error).code, UNFORESEEN, time.monotonic())
         return Result(request_id, envelope)
 
     def note_violation(self, reason: str) -> None:
@@ -193,4 +198,4 @@ def unforeseen(error: Exception) -> Refusal:
         where = where.tb_next
     place = f"{where.tb_frame.f_code.co_name}:{where.tb_lineno}" if where else "?"
     print(f"hardened-terminal-mcp: internal error: {type(error).__name__} at {place}", file=sys.stderr)
-    return _Unforeseen("internal error of the server; nothing was run")
+    return _Unforeseen(UNFORESEEN)
