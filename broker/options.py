@@ -58,17 +58,25 @@ class OptionTable:
         if spec == "-NUM":
             self.numeric = True
             return
-        names, mode, kinds = _split(spec)
+        if "=" in spec or "," in spec or "[" in spec:
+            names, mode, kinds = _split(spec)
+        else:
+            names, mode, kinds = (spec,), "=", ()
         option = Option(names[0], kinds, mode)
         for name in names:
-            if not name.startswith("-") or name in ("-", "--") or " " in name:
-                raise RuleError(f"{spec!r}: an option's name begins with '-' and has no space")
-            if name.startswith("--") or len(name) == 2 or self.single_dash:
-                self.options[name] = option
-            elif kinds:
-                raise RuleError(f"{spec!r}: several letters after one '-' are flags, which take no value")
-            else:
-                self.options.update(("-" + letter, Option("-" + letter, ())) for letter in name[1:])
+            self._add_name(name, option, spec)
+
+    def _add_name(self, name: str, option: Option, spec: str) -> None:
+        if name.startswith("--") and len(name) > 2 and " " not in name:
+            self.options[name] = option
+        elif name[:1] != "-" or name in ("-", "--") or " " in name:
+            raise RuleError(f"{spec!r}: an option's name begins with '-' and has no space")
+        elif len(name) == 2 or self.single_dash:
+            self.options[name] = option
+        elif option.kinds:
+            raise RuleError(f"{spec!r}: several letters after one '-' are flags, which take no value")
+        else:
+            self.options.update(("-" + letter, Option("-" + letter, ())) for letter in name[1:])
 
     def include(self, other: "OptionTable") -> None:
         """Take all options of `other`."""

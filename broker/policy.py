@@ -135,7 +135,7 @@ class Policy:
         try:
             for part in undeclared(word.text) if scanned else declared(word.text):
                 if part:
-                    _check_tilde(part)
+                    _check_text(part)
                     self.jail.check(part, located)
         except PolicyDenied as refusal:
             raise _path_refusal(word, refusal, judged) from None
@@ -145,7 +145,8 @@ class Policy:
         try:
             return self.jail.locate(inside)
         except CwdEscape as refusal:
-            raise _path_refusal(word, refusal, judged) from None
+            instead = PolicyDenied("the folder" + refusal.reason.partition(";")[0].removeprefix("cwd"))
+            raise _path_refusal(word, instead, judged) from None
 
     def _profile(self, rules: list[Rule]) -> Profile:
         if not any(
@@ -182,12 +183,14 @@ class Policy:
 _LEAST = Profile()
 
 
-def _check_tilde(part: str) -> None:
+def _check_text(part: str) -> None:
     if part[0] == "~":
         raise PolicyDenied("begins with `~`, which is not expanded; write the path itself")
+    if "\n" in part:
+        raise PolicyDenied("holds a newline, which no path here may have")
 
 
-def _path_refusal(word: Word, refusal: PolicyDenied | CwdEscape, judged: Judged) -> PolicyDenied:
+def _path_refusal(word: Word, refusal: PolicyDenied, judged: Judged) -> PolicyDenied:
     where = f"the value of {word.option}" if word.option else f"word {word.number}"
     return denied(f"{judged.entries[-1].name}: {where}: {refusal.reason}", judged.entries[-1].place)
 

@@ -1,30 +1,65 @@
-"""`[[tests]]` of a policy: each command is judged in the jail's root as a call would be, and nothing is started.
+"""`[[tests]]` of a policy: each command is judged as a call would be, in a jail without any file; nothing is started.
 
-Always true: a test that allows passes even where the program is not installed, because the policy is what is tested.
+Always true: the verdict depends on the policy's file alone. Neither what lies in the jail, which somebody else may have
+written, nor which programs this machine has can make a test fail and keep the broker from starting.
 """
 
+import copy
 from typing import TYPE_CHECKING
 
 from broker import grammar
-from broker.refusal import ExecutorError, Refusal
+from broker.jail import Jail, Located
+from broker.refusal import ExecutorError, PolicyDenied, Refusal
 
 if TYPE_CHECKING:
-    from broker.jail import Located
     from broker.policy import Policy
     from broker.schema import SelfTest
 
 
+class EmptyJail(Jail):
+    """A jail that is no directory: paths are judged by their text alone, every folder exists, no file does."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        self.fd = -1
+
+    def locate(self, untrusted_cwd: str | None) -> Located:
+        """Return a folder without looking for it."""
+        return Located(-1, "/".join(self._names(untrusted_cwd or "")))
+
+    def check(self, word: str, located: Located) -> str:
+        """Return the path from the root. Raises PolicyDenied if its text leads out."""
+        if word.startswith("/"):
+            raise PolicyDenied("the path is absolute and leads out of the jail")
+        return "/".join(self._names(f"{located.relative}/{word}"))
+
+    def _names(self, path: str) -> list[str]:
+        names: list[str] = []
+        for part in path.split("/"):
+            if part == ".." and not names:
+                raise PolicyDenied("the path leads out of the jail by `..`")
+            if part == "..":
+                names.pop()
+            elif part not in ("", "."):
+                names.append(part)
+        return names
+
+    def open(self, relative: str, flags: int) -> int:
+        """Find nothing."""
+        raise FileNotFoundError(relative)
+
+
 def failures(policy: "Policy") -> list[str]:
     """Return a line for each test of the policy that fails."""
-    located = policy.jail.locate(None)
-    try:
-        found = [_failure(policy, test, located) for test in policy.file.tests]
-    finally:
-        located.close()
+    tested = copy.copy(policy)
+    tested.jail = EmptyJail()
+    located = tested.jail.locate(None)
+    found = [_failure(tested, test, located) for test in tested.file.tests]
     return [line for line in found if line]
 
 
-def _failure(policy: "Policy", test: "SelfTest", located: "Located") -> str:
+def _failure(policy: "Policy", test: "SelfTest", located: Located) -> str:
     verdict, reason = judge(policy, test.command, located)
     if verdict != test.expect:
         return f"{test.command!r}: {test.expect} expected, got {verdict}: {reason}"
@@ -33,8 +68,8 @@ def _failure(policy: "Policy", test: "SelfTest", located: "Located") -> str:
     return ""
 
 
-def judge(policy: "Policy", command: str, located: "Located") -> tuple[str, str]:
-    """Return "allow" or "deny", and the reason."""
+def judge(policy: "Policy", command: str, located: Located) -> tuple[str, str]:
+    """Return "allow" or "deny", and the reason. A program that is missing here is allowed all the same."""
     try:
         argv = grammar.parse(command, metacharacters=policy.file.metacharacters, globs=policy.file.globs)
         return "allow", policy.permit(policy.choose(argv), located).reason
