@@ -83,10 +83,9 @@ class Trail:
         try:
             if create_folder:
                 os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-            copy = Mirror.to(mirror) if mirror else None
-            chain = Chain(_open_file(path), session, Rotation(max_bytes, keep), copy, warn)
+            chain = Chain(_open_file(path), session, Rotation(max_bytes, keep), warn)
             chain.policy_sha256 = policy_sha256
-            _start(chain)
+            _start(chain, mirror)
         except FileNotFoundError:
             raise StartupError(f"audit log {path}: folder {os.path.dirname(path)} does not exist") from None
         except OSError as error:
@@ -247,8 +246,9 @@ class Trail:
         self._warn(f"audit trail: a call goes on without its record: {failure_text(failure)}")
 
 
-def _start(chain: Chain) -> None:
+def _start(chain: Chain, mirror: str | None) -> None:
     try:
+        chain.mirror = Mirror.to(mirror) if mirror else None
         chain.start()
     except BaseException:
         chain.close()

@@ -43,14 +43,12 @@ class Rotation(NamedTuple):
 class Chain:
     """Locked by one thread at a time; only `commit` may be used by others meanwhile."""
 
-    def __init__(
-        self, file: TrailFile, session: str, rotation_: Rotation, mirror: Mirror | None, warn: Warn
-    ) -> None:
+    def __init__(self, file: TrailFile, session: str, rotation_: Rotation, warn: Warn) -> None:
         self._file = file
         self._session = session
         self._rotation = rotation_
         self._rotate_from = rotation_.max_bytes
-        self._mirror = mirror
+        self.mirror: Mirror | None = None
         self._notes: list[Note] = []
         self._warn = warn
         self._attempts = OpenAttempts()
@@ -99,7 +97,9 @@ class Chain:
             self._finish_rotation()
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Let go of file and mirror."""
+        if self.mirror is not None:
+            self.mirror.close()
         self._file.close()
 
     def lock(self) -> None:
@@ -187,7 +187,7 @@ class Chain:
         self._file.append(sealed, line.seq, sealed[-67:-3].decode())
         self._attempts.take(line)
         position = self.commit.wrote()
-        note = self._mirror.send(sealed) if self._mirror else None
+        note = self.mirror.send(sealed) if self.mirror else None
         if note is not None:
             self._notes.append(note)
         return position

@@ -91,14 +91,14 @@ class TrailFile:
         """Whether the path still leads to this file. Raises OSError when nothing is there."""
         return _identity(os.stat(self.path, follow_symlinks=False)) == self.identity
 
-    def lock(self, wait_s: float = LOCK_WAIT_S) -> None:
-        """Take the append lock. Raises TrailFaultError when another process keeps it for `wait_s`."""
+    def lock(self) -> None:
+        """Take the append lock. Raises TrailFaultError when another process keeps it for `LOCK_WAIT_S`."""
         if _set_lock(self.fd, _APPEND_BYTE, fcntl.F_WRLCK):
             return
-        deadline = time.monotonic() + wait_s
+        deadline = time.monotonic() + LOCK_WAIT_S
         while not _set_lock(self.fd, _APPEND_BYTE, fcntl.F_WRLCK):
             if time.monotonic() > deadline:
-                raise TrailFaultError(f"another process has kept the trail locked for {wait_s:g} s")
+                raise TrailFaultError(f"another process has kept the trail locked for {LOCK_WAIT_S:g} s")
             time.sleep(0.0005)
 
     def unlock(self) -> None:

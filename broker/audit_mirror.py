@@ -44,6 +44,10 @@ class Mirror:
             )
         return cls(mirror, syslog=False)
 
+    def close(self) -> None:
+        """Close the socket."""
+        self._socket.close()
+
     def send(self, line: bytes) -> Note | None:
         """Send one record; returns what the trail should say about the mirror, if anything."""
         record = line[:-1]

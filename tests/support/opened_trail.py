@@ -1,0 +1,75 @@
+"""Audit trails opened directly, without a broker around them."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from broker.audit import Trail
+from broker.audit_reading import files_of
+from broker.audit_record import Call
+from broker.audit_verify import Verdict, verify
+from protocol.messages import CommandResult, ResultCode
+
+POLICY = "5" * 64
+CALM = CommandResult(
+    ok=True, code=ResultCode.OK, stdout="", stderr="", exit_code=0, duration_ms=3, policy_reason=""
+)
+
+
+def unchanged(text: str) -> str:
+    """Redact nothing."""
+    return text
+
+
+def open_trail(path: Path, warn: Callable[[str], None] | None = None, **settings: Any) -> Trail:
+    """Open a trail that fails closed and syncs; `settings` as for `Trail.open`."""
+    defaults: dict[str, Any] = {
+        "fail_mode": "closed",
+        "durability": "sync",
+        "redact": unchanged,
+        "policy_sha256": POLICY,
+    }
+    return Trail.open(str(path), warn=warn or (lambda _: None), **{**defaults, **settings})
+
+
+def a_call(command: str = "ls -l", tool: str = "run_command") -> Call:
+    """Return a call whose words are those of `command` between spaces."""
+    return Call(
+        tool=tool, command_raw=command, policy_sha256=POLICY, argv=tuple(command.split(" ")), cwd="src"
+    )
+
+
+def result(code: ResultCode = ResultCode.OK, reason: str = "", exit_code: int | None = None) -> CommandResult:
+    """Return an envelope with output that no record may show."""
+    return CommandResult(
+        ok=code is ResultCode.OK,
+        code=code,
+        stdout="canary-on-stdout",
+        stderr="canary-on-stderr",
+        exit_code=exit_code,
+        duration_ms=3,
+        policy_reason=reason,
+    )
+
+
+def run(trail: Trail, command: str = "ls -l") -> Call:
+    """Write all records of a command that ran."""
+    call = a_call(command)
+    trail.sync(trail.attempt(call))
+    call.stdout_bytes, call.stderr_bytes = 12, 0
+    trail.outcome(call, CALM)
+    return call
+
+
+def records(path: Path) -> list[dict[str, Any]]:
+    """Return the records of all files of a trail, oldest first."""
+    found = []
+    for name in files_of(str(path)):
+        found += [json.loads(line) for line in Path(name).read_bytes().splitlines()]
+    return found
+
+
+def verified(path: Path, head: str | None = None) -> Verdict:
+    """Verify all files of a trail."""
+    return verify(files_of(str(path)), head)

@@ -1,0 +1,120 @@
+"""Group commit: who waits for which sync of the disk, and who is told when one failed."""
+
+import errno
+import threading
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import pytest
+
+from broker.audit_sync import GroupCommit, Position
+
+WAIT_S = 5
+
+
+class Disk:
+    """Counts syncs; each waits until the test lets it go, and fails as often as `failures` says."""
+
+    def __init__(self, failures: int = 0) -> None:
+        self.begun = threading.Semaphore(0)
+        self.go = threading.Semaphore(0)
+        self.failures = failures
+        self.syncs = 0
+
+    def sync(self, _fd: int) -> None:
+        self.begun.release()
+        assert self.go.acquire(timeout=WAIT_S)
+        self.syncs += 1
+        if self.failures:
+            self.failures -= 1
+            raise OSError(errno.EIO, "Input/output error")
+
+
+def _wait_for_a_sync(disk: Disk) -> None:
+    assert disk.begun.acquire(timeout=WAIT_S)
+
+
+def test_all_that_wait_during_a_sync_share_the_next_one() -> None:
+    disk = Disk()
+    commit = GroupCommit(-1, disk.sync)
+    with ThreadPoolExecutor(17) as pool:
+        first = pool.submit(commit.wait, commit.wrote())
+        _wait_for_a_sync(disk)
+        rest = [pool.submit(commit.wait, commit.wrote()) for _ in range(16)]
+        disk.go.release()
+        first.result(WAIT_S)
+        _wait_for_a_sync(disk)
+        disk.go.release()
+        for future in rest:
+            future.result(WAIT_S)
+    assert disk.syncs == 2
+
+
+def test_a_record_written_during_a_sync_waits_for_the_next_one() -> None:
+    disk = Disk()
+    commit = GroupCommit(-1, disk.sync)
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(commit.wait, commit.wrote())
+        _wait_for_a_sync(disk)
+        second = pool.submit(commit.wait, commit.wrote())
+        disk.go.release()
+        first.result(WAIT_S)
+        _wait_for_a_sync(disk)
+        assert not second.done()
+        disk.go.release()
+        second.result(WAIT_S)
+
+
+def test_what_is_on_disk_is_not_synced_again() -> None:
+    disk = Disk()
+    commit = GroupCommit(-1, disk.sync)
+    disk.go.release()
+    first = commit.wrote()
+    commit.wait(commit.wrote())
+    commit.wait(first)
+    commit.wait(Position(0))
+    assert disk.syncs == 1
+
+
+def _fails(future: "Future[None]") -> bool:
+    return isinstance(future.exception(WAIT_S), OSError)
+
+
+def test_a_failed_sync_fails_for_all_that_it_covered_and_for_nobody_else() -> None:
+    disk = Disk(failures=1)
+    commit = GroupCommit(-1, disk.sync)
+    with ThreadPoolExecutor(3) as pool:
+        covered, late = commit.wrote(), commit.wrote()
+        first = pool.submit(commit.wait, covered)
+        _wait_for_a_sync(disk)
+        after = pool.submit(commit.wait, commit.wrote())
+        disk.go.release()
+        assert _fails(first)
+        _wait_for_a_sync(disk)
+        disk.go.release()
+        after.result(WAIT_S)
+        assert _fails(pool.submit(commit.wait, late))
+
+
+def test_a_record_that_was_lost_stays_lost_after_a_sync_that_succeeds() -> None:
+    disk = Disk(failures=1)
+    commit = GroupCommit(-1, disk.sync)
+    lost = commit.wrote()
+    for _ in range(2):
+        disk.go.release()
+    with pytest.raises(OSError, match="error"):
+        commit.wait(lost)
+    assert commit.broken
+    commit.probe()
+    assert not commit.broken
+    with pytest.raises(OSError, match="error"):
+        commit.wait(lost)
+
+
+def test_going_on_in_another_file_first_syncs_the_old_one() -> None:
+    synced: list[int] = []
+    commit = GroupCommit(3, synced.append)
+    position = commit.wrote()
+    commit.switch(4)
+    commit.wait(position)
+    commit.wait(commit.wrote())
+    assert synced == [3, 4]
