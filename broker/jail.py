@@ -198,13 +198,16 @@ class Jail:
 
     def _open_again(self, relative: str, flags: int) -> int:
         """Open by its true name what a link reaches that leaves the jail on its way, if it is beneath."""
+        parts = relative.split("/")
+        # A `..` behind a place outside would tell, by coming back, what exists there: so each place before one counts.
+        ends = [*(place for place, part in enumerate(parts) if part == ".."), len(parts)]
         try:
-            inside = self._true_name(self.fd, relative)
-        except OSError as error:  # what cannot be reached there, missing or not, is nobody's business
-            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV)) from error
-        if inside is None:
+            names = [self._true_name(self.fd, "/".join(parts[:end]) or ".") for end in ends]
+        except OSError:  # what cannot be reached out there, missing or not, is nobody's business
+            names = [None]
+        if names[-1] is None or None in names:
             raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
-        return openat2(self.fd, inside or ".", flags, _BENEATH)
+        return openat2(self.fd, names[-1] or ".", flags, _BENEATH)
 
     def _true_name(self, dir_fd: int, path: str) -> str | None:
         fd = openat2(dir_fd, path, os.O_PATH, RESOLVE_NO_MAGICLINKS)
