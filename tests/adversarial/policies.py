@@ -1,0 +1,50 @@
+"""The policies that hostile commands are run under: the one that ships, and two that leave everything to the kernel."""
+
+from collections.abc import Iterable
+
+from tests.adversarial.cases import PROGRAMS
+from tests.adversarial.identity import PROJECT
+from tests.adversarial.programs_on_path import STANDINS, SYSTEM_PATH
+
+SHIPPED = (PROJECT / "policy.toml").read_text(encoding="utf-8")
+
+LISTED = tuple(name for name in PROGRAMS if name and not name.startswith(".") and "/" not in name)
+"""Every program of the corpora that has a name."""
+
+MAY_RUN = ("cat", "echo", "git", "gcc", "make", "python3", "sh", "sleep", "tee", "touch")
+"""What every program may start under the policy with rights."""
+
+_LIMITS = """
+[limits]
+timeout_s = 1.0
+cpu_s = 2
+processes = 24
+file_bytes = 1_000_000
+stdout_bytes = 100_000
+stderr_bytes = 100_000
+
+[audit]
+durability = "os"
+
+[redaction]
+enabled = false
+
+[output]
+control_sequences = "keep"
+"""
+
+
+def quoted(words: Iterable[str]) -> str:
+    """Return a TOML array of strings."""
+    return "[" + ", ".join(f'"{word}"' for word in words) + "]"
+
+
+def listing_every_program(rights: str = "") -> str:
+    """Return a policy that lists every program with any arguments and with `rights`, lines of a rule."""
+    rules = "".join(f'[rules."{name}"]\narguments = "any"\n{rights}\n' for name in LISTED)
+    path = f"[environment]\npath = {quoted((*SYSTEM_PATH, STANDINS))}\n"
+    return f"[commands]\nallow = {quoted(LISTED)}\n{_LIMITS}\n{path}\n{rules}"
+
+
+KERNEL_ALONE = listing_every_program()
+KERNEL_WITH_RIGHTS = listing_every_program(f"writes = true\ntemporary = true\nmay_run = {quoted(MAY_RUN)}\n")

@@ -1,0 +1,141 @@
+"""Calls never reach each other, and nothing outlives its call: not by leaving its session, its group or its parent."""
+
+import os
+import shutil
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.adversarial.cage import Cage
+from tests.adversarial.calls import Calls
+from tests.adversarial.identity import Identity
+from tests.adversarial.policies import quoted
+from tests.support import processes
+from tests.support.waiting import eventually
+
+PROGRAMS = Path(__file__).parent / "programs"
+_HOLDER = """
+import os, sys, time
+open(os.environ["TMPDIR"] + "/private", "w").write("x")
+print("up", flush=True)
+time.sleep(float(sys.argv[1]))
+"""
+POLICY = f"""
+[commands]
+allow = ["python3"]
+
+[limits]
+timeout_s = 20
+processes = 64
+
+[audit]
+durability = "os"
+
+[environment]
+path = {quoted(["/usr/bin", "/bin"])}
+
+[rules.python3]
+arguments = "any"
+writes = true
+temporary = true
+may_run = ["sleep"]
+"""
+BRIEF = POLICY.replace("timeout_s = 20", "timeout_s = 1")
+
+
+def _prepared(policy: str, identity: Identity) -> Cage:
+    cage = Cage(policy, identity)
+    for name in ("daemon.py", "neighbour.py"):
+        shutil.copy(PROGRAMS / name, cage.jail / name)
+    (cage.jail / "holder.py").write_text(_HOLDER)
+    cage.give_jail()
+    return cage
+
+
+@pytest.fixture
+def calls(identity: Identity) -> Iterator[Calls]:
+    with _prepared(POLICY, identity) as cage, Calls(cage.client) as connected:
+        yield connected
+
+
+@pytest.fixture
+def brief_calls(identity: Identity) -> Iterator[Calls]:
+    with _prepared(BRIEF, identity) as cage, Calls(cage.client) as connected:
+        yield connected
+
+
+def test_one_call_cannot_reach_another(calls: Calls) -> None:
+    marker = processes.unique_seconds().replace("300.", "3.")
+    held = calls.start(f"python3 holder.py {marker}")
+    processes.wait_until_running(marker)
+    (pid,) = processes.marked(marker)
+    folder = processes.environment(pid)["TMPDIR"]
+    eventually(lambda: os.path.exists(f"{folder}/private"), "the neighbour's file")
+    answer = calls.run(f"python3 neighbour.py {pid} {folder}")
+    assert answer.stdout.splitlines() == ["tried"], answer
+    assert processes.alive(pid)
+    ended = calls.result(held)
+    assert (ended.code, ended.exit_code, ended.stdout) == ("OK", 0, "up\n")
+    assert not os.path.exists(folder)
+
+
+def test_the_end_of_one_call_leaves_the_others_daemons_alone(calls: Calls) -> None:
+    marker = processes.unique_seconds()
+    held = calls.start(f"python3 daemon.py stay {marker}")
+    eventually(lambda: len(processes.marked(marker)) >= 4, "daemons")
+    assert calls.run("python3 -c 'print(1)'").stdout == "1\n"
+    assert len(processes.marked(marker)) >= 4
+    calls.cancel(held)
+    calls.result(held)
+    processes.wait_until_nothing_left(marker)
+
+
+def test_daemons_die_with_the_end_of_their_call(calls: Calls) -> None:
+    marker = processes.unique_seconds()
+    answer = calls.run(f"python3 daemon.py leave {marker}")
+    assert (answer.code, answer.stdout) == ("OK", "left\n")
+    processes.wait_until_nothing_left(marker)
+
+
+def test_a_call_ends_though_a_child_holds_its_output(calls: Calls) -> None:
+    marker = processes.unique_seconds()
+    answer = calls.run(f"python3 daemon.py hold {marker}")
+    assert (answer.code, answer.stdout) == ("OK", "left\n")
+    assert answer.duration_ms < 5_000
+    processes.wait_until_nothing_left(marker)
+
+
+def test_daemons_die_at_the_timeout(brief_calls: Calls) -> None:
+    marker = processes.unique_seconds()
+    answer = brief_calls.run(f"python3 daemon.py stay {marker}")
+    assert (answer.code, answer.stdout) == ("TIMEOUT", "left\n")
+    processes.wait_until_nothing_left(marker)
+
+
+def test_daemons_die_when_their_call_is_cancelled(calls: Calls) -> None:
+    marker = processes.unique_seconds()
+    held = calls.start(f"python3 daemon.py stay {marker}")
+    eventually(lambda: len(processes.marked(marker)) >= 4, "daemons")
+    calls.cancel(held)
+    assert calls.result(held).exit_code is None
+    processes.wait_until_nothing_left(marker)
+
+
+def test_daemons_die_when_the_frontend_goes_away(identity: Identity) -> None:
+    with _prepared(POLICY, identity) as cage:
+        marker = processes.unique_seconds()
+        Calls(cage.client).start(f"python3 daemon.py stay {marker}")
+        eventually(lambda: len(processes.marked(marker)) >= 4, "daemons")
+        cage.hang_up()
+        processes.wait_until_nothing_left(marker)
+
+
+def test_daemons_die_with_the_broker_when_it_is_killed(identity: Identity) -> None:
+    with _prepared(POLICY, identity) as cage:
+        marker = processes.unique_seconds()
+        Calls(cage.client).start(f"python3 daemon.py stay {marker}")
+        eventually(lambda: len(processes.marked(marker)) >= 4, "daemons")
+        os.kill(cage.pid, signal.SIGKILL)
+        processes.wait_until_nothing_left(marker)

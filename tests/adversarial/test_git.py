@@ -1,0 +1,234 @@
+"""git on a hostile repository: whatever its configuration, attributes, hooks and links say, no program starts, and nothing
+outside is read. Twice: under the policy that ships, and with the gate open, where only the kernel is in the way.
+"""
+
+import os
+import shutil
+from collections.abc import Iterator
+
+import pytest
+
+from tests.adversarial import policies
+from tests.adversarial.cage import Cage
+from tests.adversarial.cases import git
+from tests.adversarial.hostile_repository import POINTING_OUTSIDE, TRAPS
+from tests.adversarial.identity import Identity
+
+COMMANDS = (
+    "git status",
+    "git log -p --stat",
+    "git log --show-signature -1",
+    "git diff",
+    "git diff --cached",
+    "git show HEAD",
+    "git blame a.txt",
+    "git grep alpha",
+    "git branch --all -vv",
+    "git ls-files",
+    "git shortlog HEAD",
+)
+"""What is run in every hostile repository. With the gate open, what writes, fetches or signs is tried as well."""
+
+MORE_COMMANDS = (
+    "git add README.md",
+    "git commit --all -m more",
+    "git checkout feature",
+    "git stash",
+    "git fetch origin",
+    "git pull",
+    "git submodule update --init",
+    "git diff --ext-diff --textconv",
+    "git -p log",
+    "git trap",
+    "git cat-file --filters HEAD:a.txt",
+    "git archive HEAD",
+    "git verify-commit HEAD",
+    "git difftool --no-prompt --extcmd=./trap.sh",
+    "git bisect run ./trap.sh",
+    "git credential fill",
+    "git gc",
+    "git config --list --show-origin",
+    "git var GIT_EDITOR",
+)
+
+
+class Hostile(Cage):
+    """A cage with a repository outside, whose every text is the canary."""
+
+    def _fill_further(self) -> None:
+        repository = self.outside / "repository.git"
+        work = self.base / "scratch" / "work"
+        shutil.rmtree(work, ignore_errors=True)
+        work.mkdir()
+        (work / "a.txt").write_text(self.canary + "\n")
+        git(work, "init", "--quiet", "--template=")
+        git(work, "add", "--all")
+        git(work, "commit", "--quiet", "--message", self.canary)
+        git(self.outside, "clone", "--quiet", "--bare", "--template=", str(work), str(repository))
+        head = git(work, "rev-parse", "HEAD")
+        (repository / "refs" / "heads" / "main").write_text(head)
+
+
+def _set_trap(cage: Cage, name: str) -> None:
+    def lay_out() -> None:
+        script = cage.jail / "trap.sh"
+        script.write_text(
+            f'#!/bin/sh\necho {cage.mark[:4]}""{cage.mark[4:]}\necho x > {cage.outside}/pwned\n'
+        )
+        script.chmod(0o755)
+        TRAPS[name](cage.jail, cage.outside)
+
+    cage.prepare(lay_out)
+
+
+@pytest.fixture(scope="module")
+def shipped(identity: Identity) -> Iterator[Cage]:
+    with Hostile(policies.SHIPPED, identity) as cage:
+        yield cage
+
+
+@pytest.fixture(scope="module")
+def open_gate(identity: Identity) -> Iterator[Cage]:
+    with Hostile(policies.KERNEL_ALONE, identity) as cage:
+        yield cage
+
+
+@pytest.mark.parametrize("name", TRAPS)
+def test_a_hostile_repository_springs_no_trap_under_the_shipped_policy(shipped: Cage, name: str) -> None:
+    _set_trap(shipped, name)
+    try:
+        for command in COMMANDS:
+            seen = shipped.run(command, programs=("git",))
+            assert not seen.traces, (command, seen)
+    finally:
+        shipped.restore(changed=True)
+
+
+@pytest.mark.parametrize("name", TRAPS)
+def test_a_hostile_repository_springs_no_trap_with_the_gate_open(open_gate: Cage, name: str) -> None:
+    _set_trap(open_gate, name)
+    try:
+        for command in (*COMMANDS, *MORE_COMMANDS):
+            seen = open_gate.run(command, programs=("git",))
+            assert not seen.traces, (command, seen)
+    finally:
+        open_gate.restore(changed=True)
+
+
+@pytest.mark.parametrize("name", [name for name in TRAPS if name not in POINTING_OUTSIDE])
+def test_everyday_git_works_in_a_hostile_repository_under_the_shipped_policy(
+    shipped: Cage, name: str
+) -> None:
+    _set_trap(shipped, name)
+    try:
+        for command in ("git log --oneline", "git status --short", "git ls-files", "git diff"):
+            seen = shipped.run(command, programs=("git",))
+            assert (seen.result.code, seen.result.exit_code) == ("OK", 0), (command, seen)
+    finally:
+        shipped.restore(changed=True)
+
+
+@pytest.mark.parametrize("command", ["git status", "git diff", "git log", "git branch"])
+def test_a_bare_repository_within_the_repository_springs_no_trap(
+    shipped: Cage, open_gate: Cage, command: str
+) -> None:
+    for cage in (shipped, open_gate):
+        _set_trap(cage, "core.fsmonitor")
+        nested = cage.jail / "vendor" / "x.git"
+        shutil.copytree(cage.jail / ".git", nested)
+        text = "[core]\nbare = false\nworktree = ..\nfsmonitor = ../../trap.sh\npager = ../../trap.sh\n"
+        (nested / "config").write_text(text)
+        cage.prepare(lambda: None)
+        try:
+            seen = cage.run(command, "vendor/x.git", programs=("git",))
+            assert not seen.traces, seen
+        finally:
+            cage.restore(changed=True)
+
+
+_TRAP = "./trap.sh"
+_VARIABLES = {
+    "BASH_ENV": _TRAP,
+    "ENV": _TRAP,
+    "EDITOR": _TRAP,
+    "GIT_ASKPASS": _TRAP,
+    "GIT_CONFIG_COUNT": "1",
+    "GIT_CONFIG_KEY_0": "core.fsmonitor",
+    "GIT_CONFIG_VALUE_0": _TRAP,
+    "GIT_EXTERNAL_DIFF": _TRAP,
+    "GIT_PAGER": _TRAP,
+    "GIT_SSH_COMMAND": _TRAP,
+    "INPUTRC": ".inputrc",
+    "LESSOPEN": "|./trap.sh %s",
+    "MANPAGER": _TRAP,
+    "NODE_OPTIONS": "--require=./trap.js",
+    "PAGER": _TRAP,
+    "PERL5OPT": "-Mtrap",
+    "PYTHONPATH": ".",
+    "PYTHONSTARTUP": "trap.py",
+    "RIPGREP_CONFIG_PATH": ".ripgreprc",
+    "RUBYOPT": "-rtrap",
+}
+"""Variables of whoever started the broker, or of its client, that make a program start another or read what they name."""
+
+_STARTERS = (
+    "git log",
+    "git diff",
+    "rg alpha",
+    "less a.txt",
+    "man ls",
+    "bash -i",
+    "sh -i",
+    "python3 -i",
+    "node -e 1",
+    "perl -e 1",
+)
+
+
+@pytest.fixture(scope="module")
+def tempted(identity: Identity) -> Iterator[Cage]:
+    made = Cage(policies.KERNEL_ALONE, identity)
+    made.variables = _VARIABLES | {
+        "GIT_TRACE": str(made.outside / "pwned"),
+        "GIT_DIR": str(made.outside / "repository.git"),
+    }
+    with made as cage:
+        yield cage
+
+
+def _tempt(cage: Cage) -> None:
+    _set_trap(cage, "settings in the jail as if it were a home")
+    marked = f"HTM-{cage.mark[4:]}"
+    split = f'"{marked[:4]}" + "{marked[4:]}"'
+    (cage.jail / "trap.py").write_text(f"print({split})\n")
+    (cage.jail / "sitecustomize.py").write_text(f"print({split})\n")
+    (cage.jail / "trap.js").write_text(f"console.log({split})\n")
+    (cage.jail / "trap.pm").write_text(f"print({split.replace('+', '.')}); 1;\n")
+    (cage.jail / ".ripgreprc").write_text("--pre=./trap.sh\n")
+    (cage.jail / ".inputrc").write_text('"\\C-m": "./trap.sh\\n"\n')
+    (cage.jail / ".npmrc").write_text("script-shell=./trap.sh\n")
+    for name in (".bashrc", ".profile", ".lessfilter"):
+        shutil.copy(cage.jail / "trap.sh", cage.jail / name)
+    cage.prepare(lambda: None)
+
+
+@pytest.mark.parametrize("command", _STARTERS)
+def test_neither_a_variable_nor_a_file_in_the_jail_makes_a_program_start_another(
+    tempted: Cage, command: str
+) -> None:
+    _tempt(tempted)
+    try:
+        seen = tempted.run(command, programs=(command.split(maxsplit=1)[0],))
+        assert not seen.traces, seen
+    finally:
+        tempted.restore(changed=True)
+
+
+def test_no_variable_of_the_broker_reaches_a_command(tempted: Cage) -> None:
+    seen = tempted.run("env", programs=("env",))
+    names = {line.partition("=")[0] for line in seen.result.stdout.splitlines()}
+    assert {"PATH", "HOME", "LANG"} <= names <= {"PATH", "HOME", "LANG", "PWD", "TMPDIR"}
+    assert (
+        os.listdir(next(line for line in seen.result.stdout.splitlines() if line.startswith("HOME="))[5:])
+        == []
+    )

@@ -1,0 +1,33 @@
+"""Every hostile command with the gate open and with every right: it may write, start programs and has a temporary folder.
+
+What happens in the jail is then its own affair. Outside, nothing is read or written, nothing is started that is not in
+`may_run`, nothing is sent, and nothing is left.
+"""
+
+import shutil
+from collections.abc import Iterator
+
+import pytest
+
+from tests.adversarial import policies
+from tests.adversarial.cage import Cage
+from tests.adversarial.cases import HOSTILE, Case
+from tests.adversarial.identity import Identity
+from tests.adversarial.programs_on_path import POLICY_PATH
+
+MISSING = [name for name in policies.LISTED if shutil.which(name, path=POLICY_PATH) is None]
+
+
+@pytest.fixture(scope="module")
+def cage(identity: Identity) -> Iterator[Cage]:
+    made = Cage(policies.KERNEL_WITH_RIGHTS, identity, runnable=policies.MAY_RUN)
+    made.add_standins(MISSING)
+    with made as caged:
+        yield caged
+
+
+@pytest.mark.parametrize("case", HOSTILE, ids=lambda case: case.id)
+def test_a_hostile_command_with_every_right_stays_in_the_jail(cage: Cage, case: Case) -> None:
+    seen = cage.run_case(case, case.spellings[-1])
+    assert not seen.traces, seen
+    assert seen.result.code != "INTERNAL_ERROR", seen
