@@ -1,152 +1,121 @@
 """Is a value a secret, or only something that stands where a secret would: a placeholder, a reference, a piece of code?
 
-Always true: the decision depends on the value and on what stood around it, never on chance, and costs time linear in
-at most `LOOK_CHARACTERS`. Nothing here searches; it only judges what others found.
+Always true: the decision depends on the value and on how it was written, never on chance. Nothing here searches; it
+only judges what others found.
 """
 
-from math import log2
-
-LOOK_CHARACTERS = 512
-MARKER = "[REDACTED:"
-
-_STAND_INS = frozenset(
-    """none null nil undefined true false yes no on off string str bytes int integer bool boolean float number object
-    any void required optional enabled disabled hidden masked redacted sensitive secret secrets password passwd pass
-    token key value changeme change-me example sample dummy placeholder todo fixme tbd n/a na empty default unknown
-    unset missing invalid expired valid success failed failure denied granted ok error bearer basic digest negotiate
-    ntlm apikey credentials credential user username admin root text hash plain plaintext auto prompt stdin env file
-    vault keychain keyring store helper username:password user:pass user:password xxx yyy zzz abc foo bar baz test
-    strong weak char const self this function return async await new public private static final var let type""".split()
+from broker.randomness import (
+    LOOK_CHARACTERS,
+    classes,
+    entropy_bits,
+    has_digit,
+    is_gibberish,
+    is_monotonous,
+    is_opaque,
+    is_uuid,
 )
-_STAND_IN_PARTS = (
-    "your", "example", "changeme", "change_me", "change-me", "replace", "placeholder", "redacted", "insert",
-    "dummy", "sample", "xxxx", "****", "....", "todo", "fixme", "<", "my-secret", "not-set", "notset", "goes_here", "goes-here",
-    "_here", "-here", "here>", "secret_key_here", "put_your", "todo", "1234567890abc", "_token_", "access_token", "base64(", "…",
-)  # fmt: skip
-_REFERENCE_STARTS = (
-    "$(", "${", "{{", "{%", "%(", "%{", "#{", "<", "!sub", "!ref", "!getatt", "!vault", "op://", "vault:", "ssm:",
-    "arn:", "secretsmanager:", "sops", "enc[", "env.", "env:", "var.", "local.", "process.", "os.", "self.", "this.",
-    "config.", "settings.", "secrets.", "context.", "inputs.", "params.", "request.", "data.", "module.", "./", "../",
-    "~/", "/", "http://", "https://", "file:", "ref+", "keychain:", "keyring:", "azurekeyvault", "kms:", "aws-sm:", "gcp:",
-    "function(", "lambda", "new ", "await ", "getenv", "[redacted", "\\u", "@", "c:\\", "bash:", "akv:",
-)  # fmt: skip
+from broker.redaction_catalogue import word_parts, words
+from broker.regex_engine import Expression
+
+MARKER = "[redacted:"
+SHORTEST = 6
+_VARIABLE = Expression(r"\$(?:[A-Z_][A-Z0-9_]{2,}|[a-z_][a-z0-9_]*(?:$|[^a-zA-Z0-9])|[0-9]$)|%[A-Za-z_]+%$|%[a-z(]|:[a-z_]+$|\?$|[#.][a-z][a-z\-]*$")
+_VERSIONED = Expression(r"[a-z][a-z\-]*-[0-9]+(?:\.[0-9]+)+$")
 
 
 def is_stand_in(value: str) -> bool:
     """Placeholder, mask or reference, in whatever quotes."""
-    low = value[:LOOK_CHARACTERS].lower()
+    value = value[:LOOK_CHARACTERS].strip("'\"`")
+    low = value.lower()
     return (
-        low in _STAND_INS
-        or low.startswith(_REFERENCE_STARTS)
-        or MARKER.lower() in low
-        or any(part in low for part in _STAND_IN_PARTS)
+        low in words("stand_ins")
+        or low.startswith(word_parts("reference_starts"))
+        or MARKER in low
+        or any(part in low for part in word_parts("stand_in_parts"))
         or _is_variable(value)
         or is_monotonous(low)
     )
 
 
+def is_masked(token: str) -> bool:
+    """`ghp_xxxxxxxx`, `AKIA…EXAMPLE`, `sk-...`: shown in documents, opens nothing."""
+    low = token[:200].lower()
+    return any(part in low for part in ("xxxx", "****", "....", "your", "example")) or is_monotonous(low[4:])
+
+
 def _is_variable(value: str) -> bool:
-    """`$NAME`, `%NAME%`, `%s`, `:name`, `?`: something else will be put in."""
-    if value[:1] == "$" and value[1:2] != "":
-        name = value[1:]
-        return (
-            name.replace("_", "").replace("/", "").replace(":", "").isalnum()
-            and not name[:1].isdigit()
-            and (name.isupper() or name.islower() or "/" in name)
-            or name.isdigit()
-        )
-    if value[:1] == "%" and (value[-1:] == "%" or len(value) <= 3):
-        return True
-    return value[:1] == ":" and value[1:].replace("_", "").isalpha()
+    """`$NAME`, `%NAME%`, `%s`, `:name`, `?`, `#element`: something else will be put in."""
+    data = value.encode(errors="replace")
+    return _VARIABLE.here(data, 0, len(data)) is not None
 
 
-def is_monotonous(value: str) -> bool:
-    """Hardly any different characters (`xxxxxxxx`, `000000`, `abcabcabcabc`), or a long run of one of them."""
-    different = len(set(value))
-    if different <= 2 or (len(value) >= 12 and different <= 4) or (len(value) >= 24 and different <= 6):
-        return True
-    return any(character * 6 in value for character in "x0*.#-_a1=?") if len(value) >= 8 else False
+def is_secret_value(value: str, *, quoted: bool, certain: bool, tight: bool = False) -> bool:
+    """The judgement for the value of a setting whose name promises a secret (`certain`) or hints at one.
 
-
-def entropy_bits(value: str) -> float:
-    """Shannon entropy of the characters, in bits per character."""
-    length = len(value)
-    return -sum((n := value.count(c)) / length * log2(n / length) for c in set(value)) if length else 0.0
-
-
-def classes(value: str) -> int:
-    """How many of: small letters, capitals, digits."""
-    return any(c.islower() for c in value) + any(c.isupper() for c in value) + any(c.isdigit() for c in value)
-
-
-def is_random_looking(value: str) -> bool:
-    """Long and mixed enough to be a generated secret, for names that do not promise one."""
-    value = value[:LOOK_CHARACTERS]
-    if len(value) < 16 or not any(c.isdigit() for c in value) or any(c in " \t/()[]{}<>$" for c in value[:8]):
+    `tight`: name, sign and value stand together without blanks, as in an environment file.
+    """
+    if len(value) < SHORTEST:
+        return len(value) >= 4 and certain and classes(value) == 3 and not is_stand_in(value)
+    if is_stand_in(value):
         return False
-    if value.count("-") > 5 or value.count(".") > 3 or value.count(":") > 1:
+    if not certain:
+        return is_opaque(value) and not _is_plain_datum(value) and not _is_code(value) and entropy_bits(value) >= 3.0
+    if is_passphrase(value):
+        return True
+    if _is_letters(value):
+        return is_gibberish(value) and (quoted or tight or len(value) >= 8)
+    if quoted and " " in value.strip():
         return False
-    return entropy_bits(value) >= (3.0 if classes(value) < 3 else 3.4) and not is_stand_in(value)
+    return (quoted or not _is_code(value)) and not _is_plain_datum(value)
 
 
-def is_code(value: str) -> bool:
-    """An unquoted value that is an expression: a call, an index, a dotted name, an operator, a type."""
-    if (
-        any(c in value for c in "(){}[]`")
-        or "||" in value
-        or "&&" in value
-        or "??" in value
-        or "->" in value
-        or "::" in value
-    ):
-        return True
-    body = value.rstrip(",;")
-    if body.replace("_", "").isalpha() and body.isascii():
-        return True
-    return _is_dotted_name(body)
+def _is_letters(value: str) -> bool:
+    """Words and nothing else, as an identifier or a sentence has them."""
+    return value.replace("_", "").replace(".", "").replace("'", "").replace("!", "").replace("?", "").replace(" ", "").isalpha()
 
 
-def _is_dotted_name(value: str) -> bool:
-    """`ctx.token`, `tokens.length`, `settings.API_KEY`: names and dots, no digit that would speak for chance."""
-    parts = value.replace("?.", ".").split(".")
-    return len(parts) > 1 and all(part.replace("_", "").isalpha() and part.isascii() for part in parts)
-
-
-def is_prose(value: str) -> bool:
-    """Words for people: letters and blanks, one capitalised word, a sentence."""
-    if " " in value.strip():
-        return True
-    letters = value.replace("'", "").replace("?", "").replace("!", "").replace(".", "").replace(":", "")
-    return letters.isalpha()
+def _is_code(value: str) -> bool:
+    """An unquoted value that is an expression: a call, an index, an operator."""
+    return any(c in value for c in "(){}[]`") or any(sign in value for sign in ("||", "&&", "??", "->", "::"))
 
 
 def is_passphrase(value: str) -> bool:
-    """Four or more words joined by hyphens, dots or underscores."""
+    """Four or more small words joined by one kind of joint."""
     for joint in "-._":
-        words = value.split(joint)
-        if len(words) >= 4 and all(word.isalpha() and word.islower() for word in words) and len(value) >= 18:
+        parts = value.split(joint)
+        if len(parts) >= 4 and len(value) >= 18 and all(part.isalpha() and part.islower() for part in parts):
             return True
     return False
 
 
-def is_secret_value(value: str, *, quoted: bool, certain: bool) -> bool:
-    """The judgement for the value of a setting whose name promises a secret (`certain`) or hints at one."""
-    if len(value) < 6 or is_stand_in(value):
-        return len(value) in (4, 5) and certain and classes(value) == 3 and not is_stand_in(value)
-    if not certain:
-        return is_random_looking(value)
-    if is_passphrase(value):
-        return True
-    if is_prose(value) if quoted else is_code(value):
-        return False
-    return not _is_plain_datum(value)
-
-
 def _is_plain_datum(value: str) -> bool:
-    """A number with a unit, a version, a date, an address, a bare identifier of words."""
-    if value.replace(".", "").replace(",", "").replace("_", "").replace("-", "").replace(":", "").isdigit():
-        return len(value) < 8 or any(c in value for c in ".:,")
-    if value[0] in "/~" or value.startswith(("./", "../")) or "://" in value:
+    """A number with a unit, a version, a date, an address, words with joints."""
+    digits = value
+    for joint in ".,_-:":
+        digits = digits.replace(joint, "")
+    if digits.isdigit():
+        return len(value) < 8 or digits != value
+    if value[0] in "/~=" or "://" in value or value.startswith(("./", "../", "\\\\")):
         return True
-    words = value.replace("-", "_").replace(".", "_").split("_")
-    return len(words) > 1 and all(word.isalpha() for word in words if word)
+    data = value.lower().encode(errors="replace")
+    if _VERSIONED.here(data, 0, len(data)) is not None:
+        return True
+    parts = value.replace("-", "_").replace(".", "_").replace("/", "_").replace(":", "_").split("_")
+    return len(parts) > 1 and all(part.isalpha() and not is_gibberish(part) for part in parts if part)
+
+
+def is_password(value: str) -> bool:
+    """For places that hold nothing but a password: all that is no stand-in."""
+    return len(value) >= 3 and not is_stand_in(value)
+
+
+def is_command_password(value: str) -> bool:
+    """For options that hold a password with some programs only: no path, no number, no option, no plain word."""
+    return len(value) >= 4 and not is_stand_in(value) and not value.isdigit() and value[0] not in "/-.:" and "=" not in value[:-2]
+
+
+def is_header_value(value: str) -> bool:
+    """What stands in an Authorization header: anything long and mixed."""
+    if len(value) < 8 or is_stand_in(value) or "=" in value.rstrip("="):
+        return False
+    return has_digit(value) or is_uuid(value) or is_gibberish(value)

@@ -23,9 +23,8 @@ _LINE = Expression(
     r"(?:\\+[nr]|[\"',; \t\r])*(?:\n|$)"
 )
 _EMPTY = Expression(r"[ \t>|+\r]*\n")
-_LAST = Expression(
-    r"(?:[ \t]*|[^\n]{0,100}?[ \t|:>+\-\"'])[A-Za-z0-9+/]{1,76}={0,3}(?:\\+[nr]|[\"',; \t\r])*(?:\n|$)"
-)
+_LAST = Expression(r"[ \t]*([A-Za-z0-9+/]{1,76}={0,3})(?:\\+[nr]|[\"',; \t\r])*(?:\n|$)")
+_PREFIXED_LAST = Expression(r"[^\n]{0,100}?[ \t|:>+\-\"']([A-Za-z0-9+/]{1,76}={1,3})(?:\\+[nr]|[\"',; \t\r])*(?:\n|$)")
 
 
 def find(data: bytes) -> Iterator[Found]:
@@ -88,12 +87,21 @@ def _lines(data: bytes, position: int, limit: int) -> tuple[int, int]:
         if spans is None:
             spans = _EMPTY.here(data, position, limit) if lines < 6 else None
             if spans is None:
-                last = _LAST.here(data, position, limit)
-                position = last[0][1] if last is not None else position
+                position = _last_line(data, position, limit)
                 break
         lines += 1
         position = spans[0][1]
     return (position - 1 if lines and data[position - 1 : position] == b"\n" else position), lines
+
+
+def _last_line(data: bytes, position: int, limit: int) -> int:
+    """A body's last line is shorter: it ends in padding, or mixes letters and digits as words do not."""
+    last = _PREFIXED_LAST.here(data, position, limit) or _LAST.here(data, position, limit)
+    if last is None:
+        return position
+    text = data[slice(*last[1])]
+    mixed = any(b in b"0123456789+/" for b in text) and text.lower() != text
+    return last[0][1] if text.endswith(b"=") or mixed else position
 
 
 def _headless(data: bytes, end: int, floor: int) -> int | None:

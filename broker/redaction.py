@@ -8,8 +8,7 @@ This module puts findings together; it must not decide what a secret is (`known_
 
 from collections.abc import Iterable
 
-from broker import placeholders, private_keys, schema
-from broker.keyed_values import KeyedValues
+from broker import keyed_values, private_keys, randomness, schema
 from broker.known_tokens import known_tokens
 from broker.refusal import StartupError
 from broker.regex_engine import NOWHERE, Expression, ExpressionError
@@ -23,7 +22,6 @@ MARKER_BYTES = 80
 _ENTROPY = "high_entropy"
 _LONG = Expression(r"[A-Za-z0-9+/_=\-]{20,}")
 _GOES_ON = Expression(r"[A-Za-z0-9+/_=%\\.\-]*")
-_keyed = KeyedValues()
 
 
 class Redactor:
@@ -62,7 +60,7 @@ class Redactor:
     def _find_visible(self, data: bytes) -> list[Found]:
         found = [(0, *item) for item in private_keys.find(data)] if b"PRIVATE" in data else []
         found += [(1, *item) for item in known_tokens().find(data)]
-        found += [(2, *item) for item in _keyed.find(data)]
+        found += [(2, *item) for item in keyed_values.find(data)]
         for name, expression, group in self._extra:
             for spans in expression.each(data, 0, len(data)):
                 span = spans[group] if spans[group] != NOWHERE else spans[0]
@@ -92,7 +90,7 @@ def _operator_pattern(pattern: schema.ExtraPattern) -> tuple[str, Expression, in
 def _entropic(data: bytes) -> Iterable[Found]:
     for (start, end), *_rest in _LONG.each(data, 0, len(data)):
         value = data[start:end].decode()
-        if placeholders.entropy_bits(value[:256]) >= 3.0 and any(c.isdigit() for c in value):
+        if randomness.entropy_bits(value[:256]) >= 3.0 and any(c.isdigit() for c in value):
             yield start, end, _ENTROPY
 
 

@@ -17,9 +17,10 @@ class ExpressionError(ValueError):
     """The engine does not take this expression: a syntax fault, or something that has no linear-time form."""
 
 
-@lru_cache(maxsize=2)
-def _options(*, utf8: bool) -> "re2.Options":
+@lru_cache(maxsize=4)
+def _options(*, utf8: bool, longest: bool) -> "re2.Options":
     options = re2.Options()
+    options.longest_match = longest
     options.log_errors = False
     options.encoding = re2.Options.Encoding.UTF8 if utf8 else re2.Options.Encoding.LATIN1
     return options
@@ -29,21 +30,22 @@ class Expression:
     """One expression, compiled when it is first used (`compile` does it at once).
 
     Shipped expressions are ASCII and see single bytes, which keeps the automaton small; an operator's
-    expression sees UTF-8 characters (`utf8=True`).
+    expression sees UTF-8 characters (`utf8=True`). `longest` prefers the longest alternative to the first.
     """
 
-    __slots__ = ("_compiled", "_utf8", "source")
+    __slots__ = ("_compiled", "_longest", "_utf8", "source")
 
-    def __init__(self, source: str, *, utf8: bool = False) -> None:
+    def __init__(self, source: str, *, utf8: bool = False, longest: bool = False) -> None:
         self.source = source
         self._utf8 = utf8
+        self._longest = longest
         self._compiled: re2._Regexp | None = None
 
     def compile(self) -> "re2._Regexp":
         """The engine's object; raises ExpressionError."""
         if self._compiled is None:
             try:
-                self._compiled = re2.compile(self.source.encode(), _options(utf8=self._utf8))
+                self._compiled = re2.compile(self.source.encode(), _options(utf8=self._utf8, longest=self._longest))
             except (re2.error, UnicodeEncodeError) as fault:
                 detail = fault.args[0] if fault.args else fault
                 text = detail.decode(errors="replace") if isinstance(detail, bytes) else str(detail)

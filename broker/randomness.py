@@ -1,0 +1,74 @@
+"""How random a value looks: entropy, kinds of characters, how it is put together from letters.
+
+Always true: pure functions of the value, linear in at most `LOOK_CHARACTERS` of it. What follows from randomness is
+decided elsewhere (`placeholders`).
+"""
+
+from math import log2
+
+from broker.redaction_catalogue import letter_pairs
+
+LOOK_CHARACTERS = 512
+GIBBERISH_BELOW = 0.46  # share of common letter pairs; 97 % of words lie above, 92 % of random letters below
+
+
+def entropy_bits(value: str) -> float:
+    """Shannon entropy, in bits per character."""
+    length = len(value)
+    return -sum((n := value.count(c)) / length * log2(n / length) for c in set(value)) if length else 0.0
+
+
+def classes(value: str) -> int:
+    """How many of: small letters, capitals, digits."""
+    return any(c.islower() for c in value) + any(c.isupper() for c in value) + any(c.isdigit() for c in value)
+
+
+def has_digit(value: str) -> bool:
+    """Is there a digit?"""
+    return any(c.isdigit() for c in value)
+
+
+def is_monotonous(value: str) -> bool:
+    """Hardly any different characters (`xxxxxxxx`, `000000`, `abcabcabcabc`), or a long run of one of them."""
+    different, length = len(set(value)), len(value)
+    if different <= 2 or (length >= 12 and different <= 4) or (length >= 24 and different <= 5):
+        return True
+    return length >= 8 and any(character * 6 in value for character in "x0*.#-_a1=?")
+
+
+def is_gibberish(value: str) -> bool:
+    """Letters that no language puts together so: few common pairs, or capitals strewn in (`YAufAYDtGZ`)."""
+    letters = "".join(c for c in value[:LOOK_CHARACTERS] if c.isascii() and c.isalpha())
+    if len(letters) < 5:
+        return False
+    low = letters.lower()
+    pairs = letter_pairs()
+    common = sum(low[i : i + 2] in pairs for i in range(len(low) - 1)) / (len(low) - 1)
+    return common < GIBBERISH_BELOW or (len(letters) >= 10 and _turns(letters) / len(letters) > 0.5)
+
+
+def _turns(letters: str) -> int:
+    return sum(a.isupper() != b.isupper() for a, b in zip(letters, letters[1:], strict=False))
+
+
+def is_opaque(value: str) -> bool:
+    """Long and mixed enough to be generated: letters and digits without a pattern that words would give."""
+    value = value[:LOOK_CHARACTERS]
+    if len(value) < 16 or not has_digit(value) or entropy_bits(value) < 3.0:
+        return False
+    parts = value
+    for joint in "/.:-_+=~,":
+        parts = parts.replace(joint, " ")
+    if is_uuid(value) or (classes(value) == 3 and is_gibberish(value)):
+        return True
+    return any(len(part) >= 12 and not part.isdigit() and (has_digit(part) or is_gibberish(part)) for part in parts.split())
+
+
+def is_uuid(value: str) -> bool:
+    """8-4-4-4-12 hexadecimal digits."""
+    return [len(part) for part in value.split("-")] == [8, 4, 4, 4, 12] and is_hexadecimal(value.replace("-", ""))
+
+
+def is_hexadecimal(value: str) -> bool:
+    """Only hexadecimal digits."""
+    return bool(value) and all(c in "0123456789abcdefABCDEF" for c in value)

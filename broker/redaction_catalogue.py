@@ -1,0 +1,61 @@
+"""The data that redaction works with: patterns, word lists, letter pairs; read once, when they are first needed.
+
+Always true: nothing here decides anything. The file is `redaction_patterns.json`, which says what its fields mean.
+"""
+
+from functools import lru_cache
+from importlib.resources import files
+
+import msgspec
+
+REACH_BYTES = 4096
+
+
+class Pattern(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One row of the data file."""
+
+    name: str
+    expression: str
+    keywords: tuple[str, ...] = ()
+    head: str | None = None
+    value: int = 0
+    inner: str | None = None
+    before: int = 0
+    reach: int = REACH_BYTES
+    anycase: bool = False
+    edge: bool = True
+    check: str = "token"
+    examples: tuple[str, ...] = ()
+
+
+class Catalogue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The whole file."""
+
+    about: str
+    words: dict[str, str]
+    letter_pairs: dict[str, str]
+    patterns: tuple[Pattern, ...]
+
+
+@lru_cache(maxsize=1)
+def catalogue() -> Catalogue:
+    """The shipped data."""
+    return msgspec.json.decode(files("broker").joinpath("redaction_patterns.json").read_bytes(), type=Catalogue)
+
+
+@lru_cache(maxsize=32)
+def words(name: str) -> frozenset[str]:
+    """One of the word lists."""
+    return frozenset(catalogue().words[name].split())
+
+
+@lru_cache(maxsize=4)
+def word_parts(name: str) -> tuple[str, ...]:
+    """A word list in its order, for `str.startswith` and the like."""
+    return tuple(catalogue().words[name].split())
+
+
+@lru_cache(maxsize=1)
+def letter_pairs() -> frozenset[str]:
+    """Pairs of letters that are common in words."""
+    return frozenset(first + second for first, seconds in catalogue().letter_pairs.items() for second in seconds)
