@@ -22,6 +22,7 @@ from broker.grammar import Argv, Word
 from broker.grammar_reasons import hidden_characters
 from broker.jail import Jail, Located
 from broker.refusal import PolicyDenied
+from protocol.messages import PATH_CHARACTERS
 
 RESULTS = 4_096
 """The most words of a command after expansion."""
@@ -84,6 +85,8 @@ class _Search:
 
     def results(self, word: Word) -> list[str]:
         """Return what one word matches, at least one."""
+        if len(word.text) > PATH_CHARACTERS:
+            raise PolicyDenied(f"the pattern at column {word.column} is longer than a path may be")
         parts = (word.pattern or "").split("/")
         first = next(place for place, part in enumerate(parts) if _LIVE.match(part))
         shown = "".join(_literal(part) + "/" for part in parts[:first])
