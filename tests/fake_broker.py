@@ -1,7 +1,7 @@
 """A broker that judges nothing: it speaks the protocol from its own thread, so that a frontend can be tested alone.
 
 Commands are orders to it: `echo TEXT` answers TEXT, `deny` is refused, `big N` answers N characters, `hold` waits until
-`release()` or a cancellation, `progress` reports twice and answers, `die` closes the connection at once.
+`release()` or a cancellation, `progress` reports twice and then waits likewise, `die` closes the connection at once.
 """
 
 import queue
@@ -51,6 +51,13 @@ class FakeBroker:
     def next_request(self):
         """Return the next request that has not been looked at; the handshake is not shown."""
         return self.requests.get(timeout=WAIT_S)
+
+    def forget(self) -> None:
+        """Start counting anew, for a test that shares this broker with others."""
+        self.received.clear()
+        self.most_unanswered = 0
+        while not self.requests.empty():
+            self.requests.get()
 
     def release(self) -> None:
         """Answer every call that is held."""
@@ -119,9 +126,9 @@ class FakeBroker:
         elif order == "die":
             self.kill()
         elif order == "progress":
+            self._held[request.id] = request.command
             for step in (1, 2):
                 self.send(messages.Progress(request.id, step * 1000, step * 10, 0))
-            self._finish(request.id, envelope(stdout="done\n"))
         elif order == "deny":
             refusal = envelope(ResultCode.POLICY_DENIED, exit_code=None, reason="`deny` is not on the list")
             self._finish(request.id, refusal)
