@@ -174,11 +174,7 @@ class _Reader:
             raise self._unknown(name)
         self.reading.given.add(option.name)
         if separator:
-            if (
-                not option.kinds
-                or option.mode in (" =", "?=")
-                or (self.table.single_dash and option.mode == "=")
-            ):
+            if not option.kinds or option.mode in (" =", "?="):
                 instead = "its value is the next word" if option.kinds else "it takes none"
                 raise denied(f"option {name} has no value after '='", self.table.place, instead)
             self._value(option, 0, attached)

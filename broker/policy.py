@@ -16,6 +16,7 @@ from broker.grammar import Argv
 from broker.jail import Jail, Located
 from broker.options import Word
 from broker.paths import declared, undeclared
+from broker.policy_file import expanded
 from broker.profile import Profile
 from broker.programs import Program, Programs
 from broker.reasons import denied, shown
@@ -149,21 +150,18 @@ class Policy:
             raise _path_refusal(word, instead, judged) from None
 
     def _profile(self, rules: list[Rule]) -> Profile:
-        if not any(
-            rule.writes or rule.network or rule.may_run or rule.read or rule.temporary for rule in rules
-        ):
-            return _LEAST
         return Profile(
             writes=any(rule.writes for rule in rules),
             network=any(rule.network for rule in rules),
             may_run=tuple(self._may_run(rules)),
+            may_run_own=any(rule.may_run_own for rule in rules),
             read=tuple(path for rule in rules for path in rule.read),
             temporary=any(rule.temporary for rule in rules),
         )
 
     def _may_run(self, rules: list[Rule]) -> Iterator[Program]:
         """Yield the programs that may be started and are there; deny wins here too."""
-        for name in dict.fromkeys(name for rule in rules for name in rule.may_run):
+        for name in dict.fromkeys(name for rule in rules for name in expanded(rule.may_run)):
             if os.path.basename(name) not in self._denied and self.lookup.problem(name) is None:
                 yield self.lookup.get(name)
 
@@ -178,9 +176,6 @@ class Policy:
         from broker.selftest import failures
 
         return failures(self)
-
-
-_LEAST = Profile()
 
 
 def _check_text(part: str) -> None:

@@ -48,12 +48,16 @@ def _error(where: str, faults: list[str]) -> StartupError:
 
 
 def _with_profiles(file: PolicyFile) -> PolicyFile:
-    """Return `file` with the names that its profiles allow put on the one list."""
-    added = [name for profile in file.profile.values() for name in profile.allow]
-    if not added:
+    """Return `file` with the names and option sets of its profiles put on its own lists; its own win."""
+    if not file.profile:
         return file
-    allow = tuple(dict.fromkeys((*file.commands.allow, *added)))
-    return msgspec.structs.replace(file, commands=msgspec.structs.replace(file.commands, allow=allow))
+    allow = dict.fromkeys(file.commands.allow)
+    options: dict[str, tuple[str, ...]] = {}
+    for profile in file.profile.values():
+        allow.update(dict.fromkeys(profile.allow))
+        options.update(profile.options)
+    commands = msgspec.structs.replace(file.commands, allow=tuple(allow))
+    return msgspec.structs.replace(file, commands=commands, options={**options, **file.options})
 
 
 def faults_of_meaning(file: PolicyFile) -> list[str]:
@@ -151,10 +155,23 @@ def named_programs(file: PolicyFile) -> set[str]:
 
 
 def _may_run(rule: Rule) -> set[str]:
-    names = set(rule.may_run)
+    names = set(expanded(rule.may_run))
     for inner in rule.subcommand.values():
         names |= _may_run(inner)
     return names
+
+
+def expanded(names: tuple[str, ...]) -> list[str]:
+    """Return `names` with each path that has `*` replaced by the files that it matches on this machine, sorted."""
+    found: list[str] = []
+    for name in names:
+        if "*" in name:
+            from glob import glob
+
+            found += sorted(glob(name))
+        else:
+            found.append(name)
+    return found
 
 
 def profile_names() -> list[str]:

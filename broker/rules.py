@@ -179,7 +179,7 @@ class Entry:
     def _judge_subcommand(self, table: OptionTable, words: list[str], first_index: int) -> Judged:
         before = list(self.rule.arguments_before)
         reading, taken = read_leading(table, words, first_index)
-        paths = self._check_options(reading)
+        paths = self._check_options(reading, required=taken < len(words))
         if taken == len(words):
             if self.rule.subcommand_optional:
                 return Judged(before + words, paths, [self])
@@ -194,9 +194,9 @@ class Entry:
     def _names(self) -> str:
         return "allowed: " + ", ".join(self.subcommand_names)
 
-    def _check_options(self, reading: Reading) -> list[Word]:
+    def _check_options(self, reading: Reading, *, required: bool = True) -> list[Word]:
         self._denied.check_given(reading.given, self._table.options if self._table else {})
-        for name in self.rule.require_options:
+        for name in self.rule.require_options if required else ():
             if self._canonical(name, "require_options") not in reading.given:
                 raise denied(f"{self.name} is allowed only with {name}", self.place)
         for word in reading.values:

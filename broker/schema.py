@@ -31,10 +31,10 @@ class LimitOverrides(_Table, frozen=True):
     stdout_bytes: Positive | None = None
     stderr_bytes: Positive | None = None
     cpu_s: Positive | None = None
-    memory_bytes: Positive | None = None
+    memory_bytes: Annotated[int, Meta(ge=0)] | None = None
     processes: Positive | None = None
     open_files: Positive | None = None
-    file_bytes: Positive | None = None
+    file_bytes: Annotated[int, Meta(ge=0)] | None = None
 
 
 class Limits(_Table, frozen=True):
@@ -73,7 +73,7 @@ class Rule(_Table, frozen=True):
                         "@NAME"                        the set NAME of the table `[options]`
                       Names are exact: of an abbreviated long name the reason says to write it out.
     deny_options      not these, however they are abbreviated, clustered or attached. With both, deny wins.
-    require_options   only together with all of these.
+    require_options   only together with all of these; of a program with subcommands: in front of one.
     operands          kinds of the words that are no options, in order; the last repeats. Default: "path".
     operands_with     option: `operands` that hold once that option is given (grep's -e, `git tag --list`).
     instead           option or subcommand: what to do instead, for the reason of its refusal.
@@ -81,8 +81,8 @@ class Rule(_Table, frozen=True):
     environment       fixed variables.
     subcommands       names of which the first operand must be one; default: those with a rule of their own.
     subcommand_optional  whether there may be none (`git --version`).
-    writes, network, may_run, read, temporary, limits: see `Profile` and `Limits`. A subcommand's rights come on
-                      top of its program's.
+    writes, network, may_run, may_run_own, read, temporary, limits: see `Profile` and `Limits`. A subcommand's
+                      rights come on top of its program's. An absolute path in may_run may have `*`.
 
     Kinds of operands and values:
 
@@ -115,15 +115,17 @@ class Rule(_Table, frozen=True):
     writes: bool = False
     network: bool = False
     may_run: tuple[str, ...] = ()
+    may_run_own: bool = False
     read: tuple[str, ...] = ()
     temporary: bool = False
     limits: LimitOverrides = LimitOverrides()
 
 
 class ProfileTable(_Table, frozen=True):
-    """`[profile.NAME]`, written by `init --profile NAME`: names allowed besides `[commands] allow`."""
+    """`[profile.NAME]`, written by `init --profile NAME`: what comes on top of `[commands] allow` and `[options]`."""
 
     allow: tuple[str, ...] = ()
+    options: dict[str, tuple[str, ...]] = {}
 
 
 class Jail(_Table, frozen=True):
