@@ -1,0 +1,129 @@
+"""What is legal in a policy and still hardly meant: for `check`, never on the way of a call.
+
+Always true: it only warns. Whether an entry is known to run anything that it is given is judged by name and by how much
+its rule leaves open; the lists come from GTFOBins and from what gates of this kind have been fooled with.
+"""
+
+import os
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from broker.policy import Policy
+from broker.policy_file import expanded
+from broker.rules import Entry
+
+RUN_ANYTHING = frozenset(
+    "sh bash dash zsh ksh fish csh tcsh busybox env nohup nice setsid ionice timeout time stdbuf script watch xargs "
+    "parallel flock chroot nsenter unshare su sudo doas runuser start-stop-daemon strace ltrace gdb perf valgrind "
+    "expect ssh scp sftp rsync socat nc ncat telnet docker podman kubectl systemctl systemd-run crontab at "
+    "vi vim nvim nano emacs ed ex less more man lesspipe tmux screen".split()
+)
+"""Programs that start another program, a shell, or a command elsewhere by design, whatever their arguments."""
+
+INTERPRETERS = frozenset(
+    "python python2 python3 perl ruby node nodejs deno bun php lua tclsh wish Rscript R julia ghci java jshell "
+    "awk gawk mawk nawk sed bc dc m4 psql mysql sqlite3 jq make cmake ninja npm npx yarn pnpm pip pipx uv uvx poetry "
+    "cargo go rustc gcc cc g++ c++ clang ld mvn gradle ant bundle gem rake composer".split()
+)
+"""Programs whose arguments or project files are programs: only fixed options and operands make them an entry."""
+
+OPTIONS_RUN = frozenset(
+    "find fd git hg svn rg sort tar zip unzip cpio split csplit diff tree date file uniq xxd tee dd cp mv install ln "
+    "openssl curl wget tcpdump pytest mypy ruff tsc eslint view dmesg journalctl column".split()
+)
+"""Programs some of whose options or operands start a program, write a file or set the system: they need a rule."""
+
+
+class Warned(NamedTuple):
+    """One warning: the place in the file, and what is odd about it."""
+
+    place: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.text}"
+
+
+def check(policy: Policy) -> list[Warned]:
+    """Return what is odd about `policy`, in the order of the file. Looks programs up, starts none."""
+    found = [*_lists(policy), *_unused_sets(policy)]
+    for name in policy.programs:
+        entry = policy.entry(name)
+        found += [*_program(policy, name), *_openness(entry), *_rule(entry)]
+    return found
+
+
+def _lists(policy: Policy) -> Iterator[Warned]:
+    denied = {os.path.basename(name) for name in policy.file.commands.deny}
+    for name in policy.file.commands.allow:
+        if os.path.basename(name) in denied:
+            yield Warned("[commands]", f"{name} is on both lists: it is denied")
+    for name in policy.file.rules:
+        if os.path.basename(name) in denied:
+            yield Warned(f"[rules.{name}]", "never holds: the program is denied")
+
+
+def _unused_sets(policy: Policy) -> Iterator[Warned]:
+    specs = list(_all_options(policy))
+    for name in policy.file.options:
+        if f"@{name}" not in specs:
+            yield Warned(f"[options] {name}", "is used by no rule")
+
+
+def _all_options(policy: Policy) -> Iterator[str]:
+    for specs in policy.file.options.values():
+        yield from specs
+    rules = list(policy.file.rules.values())
+    while rules:
+        rule = rules.pop()
+        yield from rule.allow_options or ()
+        rules += rule.subcommand.values()
+
+
+def _program(policy: Policy, name: str) -> Iterator[Warned]:
+    problem = policy.lookup.problem(name)
+    if problem:
+        yield Warned("[commands] allow", f"{name} {problem}")
+
+
+def _openness(entry: Entry) -> Iterator[Warned]:
+    name, rule = os.path.basename(entry.name), entry.rule
+    open_arguments = entry.options() is None
+    if name in RUN_ANYTHING:
+        yield Warned(
+            entry.place,
+            f"{name} runs any program that it is given; only its profile in the kernel confines it",
+        )
+    elif name in INTERPRETERS and open_arguments:
+        yield Warned(
+            entry.place,
+            f"{name} runs programs from its arguments; list the options and operands that it may have",
+        )
+    elif name in OPTIONS_RUN and open_arguments:
+        yield Warned(
+            entry.place, f"some options of {name} write files or start programs; list those that it may have"
+        )
+    if rule.arguments == "any" and (rule.writes or rule.network or rule.may_run or rule.may_run_own):
+        yield Warned(entry.place, 'arguments = "any" together with rights to write, run or use the network')
+    for name in expanded(rule.may_run):
+        if os.path.basename(name) in RUN_ANYTHING and rule.network:
+            yield Warned(entry.place, f"may run {name} with the network open")
+
+
+def _rule(entry: Entry) -> Iterator[Warned]:
+    """Yield what can never match in one rule and in those of its subcommands."""
+    rule, table = entry.rule, entry.options()
+    for key, kinds in (("operands", rule.operands or ()), *rule.operands_with.items()):
+        if "none" in kinds[:-1]:
+            yield Warned(entry.place, f"{key}: what stands behind 'none' never matches")
+    known = table.options if table is not None else {}
+    for name in rule.instead:
+        if name in known or name in entry.subcommand_names:
+            yield Warned(entry.place, f"instead: {name} is allowed, so its advice is never given")
+    for name in rule.deny_options:
+        if table is not None and name not in known:
+            yield Warned(
+                entry.place, f"deny_options: {name} is not in allow_options, so it is refused anyway"
+            )
+    for name in entry.subcommand_names:
+        yield from _rule(entry.subcommand(name))
