@@ -12,24 +12,29 @@ from broker.policy import Policy
 from broker.policy_file import expanded
 from broker.rules import Entry
 
-RUN_ANYTHING = frozenset(
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+RUN_ANYTHING = _names(
     "sh bash dash zsh ksh fish csh tcsh busybox env nohup nice setsid ionice timeout time stdbuf script watch xargs "
     "parallel flock chroot nsenter unshare su sudo doas runuser start-stop-daemon strace ltrace gdb perf valgrind "
     "expect ssh scp sftp rsync socat nc ncat telnet docker podman kubectl systemctl systemd-run crontab at "
-    "vi vim nvim nano emacs ed ex less more man lesspipe tmux screen".split()
+    "vi vim nvim nano emacs ed ex less more man lesspipe tmux screen"
 )
 """Programs that start another program, a shell, or a command elsewhere by design, whatever their arguments."""
 
-INTERPRETERS = frozenset(
+INTERPRETERS = _names(
     "python python2 python3 perl ruby node nodejs deno bun php lua tclsh wish Rscript R julia ghci java jshell "
     "awk gawk mawk nawk sed bc dc m4 psql mysql sqlite3 jq make cmake ninja npm npx yarn pnpm pip pipx uv uvx poetry "
-    "cargo go rustc gcc cc g++ c++ clang ld mvn gradle ant bundle gem rake composer".split()
+    "cargo go rustc gcc cc g++ c++ clang ld mvn gradle ant bundle gem rake composer"
 )
 """Programs whose arguments or project files are programs: only fixed options and operands make them an entry."""
 
-OPTIONS_RUN = frozenset(
+OPTIONS_RUN = _names(
     "find fd git hg svn rg sort tar zip unzip cpio split csplit diff tree date file uniq xxd tee dd cp mv install ln "
-    "openssl curl wget tcpdump pytest mypy ruff tsc eslint view dmesg journalctl column".split()
+    "openssl curl wget tcpdump pytest mypy ruff tsc eslint view dmesg journalctl column"
 )
 """Programs some of whose options or operands start a program, write a file or set the system: they need a rule."""
 
