@@ -32,6 +32,7 @@ class FakeBroker:
         self.requests: queue.SimpleQueue[messages.AnyRequest] = queue.SimpleQueue()
         self.received: list[messages.AnyRequest] = []
         self.most_unanswered = 0
+        self.holds = True
         self._held: dict[int, str] = {}
         self._unanswered: set[int] = set()
         self._thread = threading.Thread(target=self._serve, daemon=True)
@@ -56,6 +57,7 @@ class FakeBroker:
         """Start counting anew, for a test that shares this broker with others."""
         self.received.clear()
         self.most_unanswered = 0
+        self.holds = True
         while not self.requests.empty():
             self.requests.get()
 
@@ -121,7 +123,7 @@ class FakeBroker:
 
     def _run(self, request: messages.RunRequest) -> None:
         order, _, rest = request.command.partition(" ")
-        if order == "hold":
+        if order == "hold" and self.holds:
             self._held[request.id] = request.command
         elif order == "die":
             self.kill()

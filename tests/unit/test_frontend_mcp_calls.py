@@ -229,17 +229,14 @@ def test_a_cancellation_of_nothing_changes_nothing(client, broker, named):
     assert client.envelope()["stdout"] == "released\n"
 
 
-def test_a_call_that_is_cancelled_in_the_same_breath_leaves_nothing_behind(client, broker):
+def test_a_call_that_is_cancelled_before_it_began_leaves_nothing_behind(client, broker):
     cancel = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}
     run = {"jsonrpc": "2.0", "id": 1, "method": "tools/call"}
     run["params"] = {"name": "run_command", "arguments": {"command": "hold"}}
     client.send_bytes(json.dumps(run).encode() + b"\n" + json.dumps(cancel).encode() + b"\n")
-    client.call(1, "echo hi")
-    answer = client.receive()
-    if "error" in answer:
-        client.call(1, "echo hi")
-        answer = client.receive()
-    assert answer["result"]["structuredContent"]["stdout"] == "hi\n"
+    client.call(2, "echo hi")
+    assert client.envelope()["stdout"] == "hi\n"
+    # The process ends at the end of this module only if no request is in flight.
 
 
 def test_a_cancelled_call_that_waits_for_its_turn_never_reaches_the_broker():
@@ -296,11 +293,9 @@ def test_a_client_with_too_much_in_flight_is_not_read_until_some_is_done(client,
         os.write(fd, call % sent)
         sent += 1
     assert 320 < sent < 2000
-    answers = set()
-    while len(answers) < sent:
-        broker.release()
-        while len(answers) < sent and select.select([client.process.stdout.fileno()], [], [], 0.05)[0]:
-            answers.add(client.receive()["id"])
+    broker.holds = False
+    broker.release()
+    answers = {client.receive()["id"] for _ in range(sent)}
     assert answers == set(range(sent))
     assert broker.most_unanswered <= 4
 
