@@ -143,6 +143,13 @@ def test_too_many_results_are_denied(jail: Jail, monkeypatch: pytest.MonkeyPatch
         words(jail, "ls *.py *.py *.py")
 
 
+def test_too_many_folders_on_the_way_are_denied(jail: Jail, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert words(jail, "ls */c") == ["a[b]/c"]
+    monkeypatch.setattr(globs, "RESULTS", 2)
+    with pytest.raises(PolicyDenied, match="too many"):
+        words(jail, "ls */c")
+
+
 @pytest.mark.parametrize(("bound", "value"), [("NAMES", 3), ("DIRECTORIES", 2), ("SECONDS", -1)])
 def test_too_much_work_is_denied(jail: Jail, monkeypatch: pytest.MonkeyPatch, bound: str, value: int) -> None:
     monkeypatch.setattr(globs, bound, value)

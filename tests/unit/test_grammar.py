@@ -117,6 +117,8 @@ def test_a_policy_can_refuse_metacharacters_inside_quotes_too(character: str) ->
         ("ls {a,b}", "word at column 4"),
         ("ls {a},b}", "word at column 4"),
         ("ls {1..3}", "word at column 4"),
+        ("ls {','..x}", "word at column 4"),
+        ("ls {..},a}", "word at column 4"),
         ("ls x{a..c}y", "word at column 4"),
         ("ls -exec{,}", "word at column 4"),
         ("ls " + "{" * 1000, "word at column 4"),

@@ -245,6 +245,15 @@ def test_an_operand_that_leads_out_is_denied_without_saying_where(
     assert "secret" not in caught.value.reason
 
 
+def test_a_link_that_the_kernel_makes_up_is_refused_even_where_it_leads_inside(
+    jail: Jail, ground: Path, sub: Located, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ground / "jail")  # what /proc/self/cwd means here it does not mean in the command
+    for word in ("/proc/self/cwd/a.txt", "../magic-cwd/a.txt", f"/proc/self/fd/{jail.fd}/a.txt"):
+        with pytest.raises(PolicyDenied):
+            jail.check(word, sub)
+
+
 def test_what_exists_outside_cannot_be_told_from_what_does_not(
     jail: Jail, ground: Path, sub: Located
 ) -> None:

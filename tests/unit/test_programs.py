@@ -297,6 +297,12 @@ def test_a_first_line_that_cannot_be_followed_is_refused(jail: Jail, bin_folder:
     assert problem(jail, "tool", bin_folder, "/usr/bin")
 
 
+def test_an_assignment_for_env_is_not_taken_for_a_program(jail: Jail, bin_folder: Path) -> None:
+    (bin_folder / "X=1").symlink_to("/bin/sh")
+    put(bin_folder / "tool", "#!/usr/bin/env X=1\n")
+    assert "env" in problem(jail, "tool", bin_folder)
+
+
 def test_a_script_that_interprets_itself_is_refused(jail: Jail, bin_folder: Path) -> None:
     put(bin_folder / "tool", f"#!{bin_folder}/tool\n")
     assert "script" in problem(jail, "tool", bin_folder)
