@@ -50,6 +50,11 @@ class Seen(NamedTuple):
         return self.result.code in {"POLICY_DENIED", "PARSE_ERROR", "CWD_ESCAPE"}
 
     @property
+    def failed(self) -> bool:
+        """Whether the broker itself failed, so that an absence of traces says nothing."""
+        return self.result.code in {"INTERNAL_ERROR", "AUDIT_UNAVAILABLE"}
+
+    @property
     def output(self) -> str:
         """Everything that the caller was told."""
         return _output(self.result)
@@ -141,7 +146,11 @@ class Cage:
     # The broker
 
     def __enter__(self) -> Self:
-        self.start()
+        try:
+            self.start()
+        except BaseException:
+            shutil.rmtree(self.base, ignore_errors=True)
+            raise
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -185,11 +194,11 @@ class Cage:
         self._acts()
         self._known = _pids()
 
-    def _launch(self, argv: list[str], *passed_fds: int) -> None:
+    def _launch(self, argv: list[str], *passed_fds: int, cwd: Path | None = None) -> None:
         control, far_end = socket.socketpair()
         specification = {
             "argv": argv,
-            "cwd": str(self.base),
+            "cwd": str(cwd or self.base),
             "environment": self.environment(),
             "outside": str(self.outside),
             "scratch": str(self.base / "scratch"),
@@ -245,15 +254,15 @@ class Cage:
             if watch is not None:
                 watch.close()
 
-    def traces_of(self, argv: list[str]) -> list[str]:
+    def traces_of(self, argv: list[str], cwd: Path | None = None) -> list[str]:
         """Run a program without any broker, and return the traces that it left: what we would see if nothing confined it."""
         self._known = _pids()
-        self._launch(argv)
+        self._launch(argv, cwd=cwd)
         assert self._process
         self._process.wait(timeout=BOUND_S)
         output = (self.base / "stderr.txt").read_text()
         try:
-            return self._traces(output, self._judge_acts(self._acts(), ("python3",))[1])
+            return self._traces(output, self._judge_acts(self._acts(), (os.path.basename(argv[0]),))[1])
         finally:
             self._end()
 
@@ -270,11 +279,9 @@ class Cage:
         """Run one spelling of a case in a jail that holds the case's own files."""
         if case.files:
             self.prepare(lambda: cases.lay_out(case.files, self.jail, self.outside, self.mark))
-        place = lambda text: cases.placed(text, self.jail, self.outside)  # noqa: E731
+        text, cwd = (cases.placed(part, self.jail, self.outside) for part in (command, case.cwd or ""))
         try:
-            return self.run(
-                place(command), None if case.cwd is None else place(case.cwd), program=case.program
-            )
+            return self.run(text, cwd or None, programs=(case.program, *(case.argv or ())[:1]))
         finally:
             self.restore(changed=bool(case.files))
 
@@ -316,7 +323,7 @@ class Cage:
 
     def _is_ours_to_write(self, path: str) -> bool:
         """Whether a run may write there, if its policy lets it write at all: what else it wrote, `fingerprint` tells."""
-        return path.startswith((f"{self.jail}/", "/tmp/htm-temporary-", "/dev/shm/htm-temporary-"))
+        return path.startswith((f"{self.jail}/", "/tmp/htmcp-"))
 
     def _contacts(self) -> list[str]:
         ready, _, _ = select.select(self._listeners, [], [], 0)

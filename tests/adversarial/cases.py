@@ -58,6 +58,15 @@ def load(*names: str) -> list[Case]:
     return [Case.of(row) for row in rows]
 
 
+def not_run(about: str) -> dict[str, str]:
+    """Return the names of what is not run everywhere, or not as it stands, each with its reason."""
+    rows = [json.loads(line) for line in (DATA / "not_run.jsonl").read_text(encoding="utf-8").splitlines()]
+    return {row["name"]: row["reason"] for row in rows if row["about"] == about}
+
+
+GATE_ALONE = not_run("case")
+"""Cases that the gate refuses under every policy, so that no kernel ever sees them."""
+
 HOSTILE = load("gtfobins.jsonl", "cves.jsonl")
 PROGRAMS = sorted({case.program for case in HOSTILE} | {case.argv[0] for case in HOSTILE if case.argv})
 

@@ -4,8 +4,10 @@ Always true: an ordinary user needs an interpreter that others may read. Where t
 system's of the same version takes its place, with the same packages.
 """
 
+import atexit
 import functools
 import os
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -83,11 +85,12 @@ def _same_version(interpreter: str) -> bool:
     ask = "import sys; print(sys.version_info[:2], sys.abiflags)"
     argv = [interpreter, "-I", "-c", ask]
     shown = subprocess.run(argv, capture_output=True, text=True, timeout=30, check=True).stdout
-    return shown.strip() == f"{sys.version_info[:2]} {sys.abiflags}"
+    return shown.strip() == f"{sys.version_info[:2]} {sys.abiflags}".strip()
 
 
 def _virtual_environment(interpreter: str) -> str:
     folder = Path(tempfile.mkdtemp(prefix="htm-interpreter-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     folder.chmod(0o755)
     subprocess.run([interpreter, "-I", "-m", "venv", "--without-pip", folder], check=True, timeout=60)
     packages = next((folder / "lib").glob("python3*/site-packages"))

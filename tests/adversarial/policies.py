@@ -1,15 +1,19 @@
 """The policies that hostile commands are run under: the one that ships, and two that leave everything to the kernel."""
 
+import shutil
 from collections.abc import Iterable
 
 from tests.adversarial.cases import PROGRAMS
 from tests.adversarial.identity import PROJECT
-from tests.adversarial.programs_on_path import STANDINS, SYSTEM_PATH
+from tests.adversarial.programs_on_path import POLICY_PATH, STANDINS, SYSTEM_PATH
 
 SHIPPED = (PROJECT / "policy.toml").read_text(encoding="utf-8")
 
 LISTED = tuple(name for name in PROGRAMS if name and not name.startswith(".") and "/" not in name)
 """Every program of the corpora that has a name."""
+
+MISSING = tuple(name for name in LISTED if shutil.which(name, path=POLICY_PATH) is None)
+"""Those of them that this machine lacks."""
 
 MAY_RUN = ("cat", "echo", "git", "gcc", "make", "python3", "sh", "sleep", "tee", "touch")
 """What every program may start under the policy with rights."""

@@ -6,8 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.adversarial import cases
 from tests.adversarial.cage import Cage
 from tests.adversarial.identity import IDENTITIES
+from tests.adversarial.programs_on_path import POLICY_PATH
 
 _ESCAPES = {
     "the canary is in the output": "print(open(f'{outside}/secret.txt').read())",
@@ -49,10 +51,69 @@ def test_an_escape_leaves_a_trace(cage: Cage, trace: str, escape: str) -> None:
     assert any(found.startswith(trace) for found in _traces(cage, escape))
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="the kernel's watch needs root")
+_needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="the kernel's watch needs root")
+
+
+@_needs_root
 @pytest.mark.parametrize(("trace", "escape"), _WATCHED_ESCAPES.items(), ids=_WATCHED_ESCAPES)
 def test_the_kernel_reports_an_escape(cage: Cage, trace: str, escape: str) -> None:
     traces = _traces(cage, escape)
     if not cage.watched:
         pytest.skip(f"no namespaces or no fanotify here: {cage.facts}")
     assert any(found.startswith(trace) for found in traces), traces
+
+
+@_needs_root
+def test_the_program_that_plays_those_that_are_missing_tries_every_escape(cage: Cage) -> None:
+    cage.add_standins(["played"])
+    traces = cage.traces_of(["/usr/bin/python3", "-I", str(cage.base / "standins" / "played")], cage.jail)
+    expected = (
+        "the canary",
+        "outside: pwned",
+        "outside: secret.txt",
+        "a program printed",
+        "process",
+        "opened outside",
+        "ran ",
+    )
+    assert [trace for trace in expected if not any(found.startswith(trace) for found in traces)] == [], traces
+    assert sum(found.startswith("reached the listener") for found in traces) >= 3 or not cage.watched, traces
+
+
+_SEEN_TO_ESCAPE = [
+    "gtfo-0004",
+    "gtfo-0011",
+    "gtfo-0020",
+    "gtfo-0062",
+    "gtfo-0071",
+    "gtfo-0128",
+    "gtfo-0132",
+    "gtfo-0134",
+    "gtfo-0140",
+    "gtfo-0188",
+    "gtfo-0214",
+    "cve-0036",
+    "cve-0063",
+    "cve-0079",
+    "cve-0082",
+    "cve-0089",
+    "cve-0229",
+    "cve-0303",
+    "cve-0366",
+    "cve-0480",
+    "cve-0503",
+    "cve-0587",
+]
+
+
+@_needs_root
+@pytest.mark.parametrize(
+    "case", [case for case in cases.HOSTILE if case.id in _SEEN_TO_ESCAPE], ids=lambda case: case.id
+)
+def test_a_hostile_command_leaves_a_trace_when_nothing_confines_it(cage: Cage, case: cases.Case) -> None:
+    assert case.argv
+    program = shutil.which(case.argv[0], path=POLICY_PATH)
+    assert program
+    cage.prepare(lambda: cases.lay_out(case.files, cage.jail, cage.outside, cage.mark))
+    arguments = [cases.placed(word, cage.jail, cage.outside) for word in case.argv[1:]]
+    assert cage.traces_of([program, *arguments], cage.jail / (case.cwd or "."))

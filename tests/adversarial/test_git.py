@@ -99,6 +99,7 @@ def test_a_hostile_repository_springs_no_trap_under_the_shipped_policy(shipped: 
     try:
         for command in COMMANDS:
             seen = shipped.run(command, programs=("git",))
+            assert not seen.failed, (command, seen)
             assert not seen.traces, (command, seen)
     finally:
         shipped.restore(changed=True)
@@ -110,6 +111,7 @@ def test_a_hostile_repository_springs_no_trap_with_the_gate_open(open_gate: Cage
     try:
         for command in (*COMMANDS, *MORE_COMMANDS):
             seen = open_gate.run(command, programs=("git",))
+            assert not seen.failed, (command, seen)
             assert not seen.traces, (command, seen)
     finally:
         open_gate.restore(changed=True)
@@ -141,6 +143,7 @@ def test_a_bare_repository_within_the_repository_springs_no_trap(
         cage.prepare(lambda: None)
         try:
             seen = cage.run(command, "vendor/x.git", programs=("git",))
+            assert not seen.failed, seen
             assert not seen.traces, seen
         finally:
             cage.restore(changed=True)
@@ -219,6 +222,7 @@ def test_neither_a_variable_nor_a_file_in_the_jail_makes_a_program_start_another
     _tempt(tempted)
     try:
         seen = tempted.run(command, programs=(command.split(maxsplit=1)[0],))
+        assert not seen.failed, seen
         assert not seen.traces, seen
     finally:
         tempted.restore(changed=True)

@@ -3,18 +3,15 @@
 A program that is not installed is played by one that tries everything (`programs/hostile.py`), where that may be had.
 """
 
-import shutil
 from collections.abc import Iterator
 
 import pytest
 
 from tests.adversarial import policies
 from tests.adversarial.cage import Cage
-from tests.adversarial.cases import HOSTILE, Case
+from tests.adversarial.cases import GATE_ALONE, HOSTILE, Case
 from tests.adversarial.identity import Identity
-from tests.adversarial.programs_on_path import POLICY_PATH
-
-MISSING = [name for name in policies.LISTED if shutil.which(name, path=POLICY_PATH) is None]
+from tests.adversarial.policies import MISSING
 
 
 @pytest.fixture(scope="module")
@@ -26,11 +23,14 @@ def cage(identity: Identity) -> Iterator[Cage]:
         yield caged
 
 
+_PROBE = (
+    """sh -c 'kill -9 $PPID; echo x > ../scratch/reached; read line < ../outside/secret.txt; echo "$line"'"""
+)
+
+
 def _insist_on_the_layers(cage: Cage) -> None:
-    """Nothing hostile starts unless the layers are there that protect this machine: capabilities, filter, domain."""
-    seen = cage.run(
-        """sh -c 'kill -9 $PPID; echo x > ../scratch/reached; read line < ../outside/secret.txt; echo "$line"'"""
-    )
+    """Nothing hostile starts unless the layers are there that protect this machine."""
+    seen = cage.run(_PROBE, programs=("sh",))
     assert not seen.traces, seen
     assert not (cage.base / "scratch" / "reached").exists()
 
@@ -38,5 +38,7 @@ def _insist_on_the_layers(cage: Cage) -> None:
 @pytest.mark.parametrize("case", HOSTILE, ids=lambda case: case.id)
 def test_a_hostile_command_escapes_nowhere_with_the_gate_open(cage: Cage, case: Case) -> None:
     seen = cage.run_case(case, case.spellings[-1])
+    assert not seen.failed, seen
     assert not seen.traces, seen
-    assert seen.result.code != "INTERNAL_ERROR", seen
+    assert seen.refused == (case.id in GATE_ALONE), seen
+    assert seen.ran or seen.refused or not cage.watched, f"nothing ran: {seen}"

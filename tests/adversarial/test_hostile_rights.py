@@ -4,18 +4,15 @@ What happens in the jail is then its own affair. Outside, nothing is read or wri
 `may_run`, nothing is sent, and nothing is left.
 """
 
-import shutil
 from collections.abc import Iterator
 
 import pytest
 
 from tests.adversarial import policies
 from tests.adversarial.cage import Cage
-from tests.adversarial.cases import HOSTILE, Case
+from tests.adversarial.cases import GATE_ALONE, HOSTILE, Case
 from tests.adversarial.identity import Identity
-from tests.adversarial.programs_on_path import POLICY_PATH
-
-MISSING = [name for name in policies.LISTED if shutil.which(name, path=POLICY_PATH) is None]
+from tests.adversarial.policies import MISSING
 
 
 @pytest.fixture(scope="module")
@@ -29,5 +26,7 @@ def cage(identity: Identity) -> Iterator[Cage]:
 @pytest.mark.parametrize("case", HOSTILE, ids=lambda case: case.id)
 def test_a_hostile_command_with_every_right_stays_in_the_jail(cage: Cage, case: Case) -> None:
     seen = cage.run_case(case, case.spellings[-1])
+    assert not seen.failed, seen
     assert not seen.traces, seen
-    assert seen.result.code != "INTERNAL_ERROR", seen
+    assert seen.refused == (case.id in GATE_ALONE), seen
+    assert seen.ran or seen.refused or not cage.watched, f"nothing ran: {seen}"

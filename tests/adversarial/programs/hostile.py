@@ -16,6 +16,7 @@ MARK, OUTSIDE, RUNNABLE = "@MARK@", "@OUTSIDE@", "@RUNNABLE@"
 def tried(attempt):
     with contextlib.suppress(Exception):
         attempt()
+        sys.stdout.flush()
 
 
 def read():

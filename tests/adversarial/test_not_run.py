@@ -1,0 +1,24 @@
+"""What is not run as it stands is written down with its reason, and the list says neither too little nor too much."""
+
+from tests.adversarial.cases import GATE_ALONE, HOSTILE, not_run
+from tests.adversarial.policies import LISTED, MISSING
+
+
+def test_every_program_that_is_missing_here_is_on_the_list() -> None:
+    assert set(MISSING) <= not_run("program").keys()
+
+
+def test_the_list_names_only_programs_and_cases_that_exist() -> None:
+    assert not_run("program").keys() <= set(LISTED)
+    assert GATE_ALONE.keys() <= {case.id for case in HOSTILE}
+
+
+def test_every_case_that_cannot_reach_the_kernel_is_on_the_list() -> None:
+    unreachable = {case.id for case in HOSTILE if case.argv is None or case.argv[0] not in LISTED}
+    assert unreachable == GATE_ALONE.keys()
+
+
+def test_every_reason_is_a_sentence() -> None:
+    for about in ("case", "program", "identity", "watch"):
+        assert not_run(about)
+        assert all(len(reason) > 30 for reason in not_run(about).values())
