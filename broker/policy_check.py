@@ -123,7 +123,7 @@ def _rule(entry: Entry) -> Iterator[Warned]:
             yield Warned(entry.place, f"{key}: what stands behind 'none' never matches")
     known = table.options if table is not None else {}
     for name in rule.instead:
-        if name in known or name in entry.subcommand_names:
+        if name in known:
             yield Warned(entry.place, f"instead: {name} is allowed, so its advice is never given")
     for name in rule.deny_options:
         if table is not None and name not in known:
