@@ -28,18 +28,26 @@ def bin_folder(safe_folder: Path) -> Path:
     return safe_folder / "bin"
 
 
+def is_safe(folder: Path) -> bool:
+    """Whether nobody else can write it or a folder above it, and we can."""
+    above = [place.stat() for place in (folder, *folder.parents)]
+    safe = all(status.st_uid in (0, os.geteuid()) and not status.st_mode & 0o022 for status in above)
+    return safe and os.access(folder, os.W_OK)
+
+
 @pytest.fixture
 def safe_folder() -> Iterator[Path]:
-    """A folder of ours with no writable one above it, as /tmp is; under the user's home, or as root under /."""
-    for base in (Path.home(), Path("/var/lib"), Path("/")):
-        folder = base / f"programs-{os.getpid()}"
-        try:
-            folder.mkdir(mode=0o755)
-        except OSError:
-            continue
-        break
+    """A folder of ours with no writable one above it, which pytest's own, in /tmp, is not."""
+    bases = (Path.home(), Path(__file__).parent, Path("/var/lib"))
+    base = next((base.resolve() for base in bases if base.exists() and is_safe(base.resolve())), None)
+    if base is None:
+        pytest.skip("no folder here that only this user can write, up to the root")
+    mask = os.umask(0o022)
+    folder = base / f"programs-{os.getpid()}"
+    folder.mkdir()
     yield folder
     shutil.rmtree(folder)
+    os.umask(mask)
 
 
 def put(path: Path, text: str = '#!/bin/sh\nprintf \'%s|\' "$0" "$@"\n', mode: int = 0o755) -> Path:
