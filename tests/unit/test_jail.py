@@ -2,6 +2,7 @@
 
 import os
 import stat
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -326,7 +327,8 @@ def test_start_up_sees_what_lies_in_the_jail_by_whatever_name(
 
 def as_ordinary_user(check: Callable[[], bool]) -> bool:
     """Run `check` in a child that is no longer root, and return what it returned."""
-    pid = os.fork()
+    with warnings.catch_warnings(action="ignore", category=DeprecationWarning):
+        pid = os.fork()  # the other threads are pytest's timers; the child touches nothing of theirs
     if pid == 0:
         status = 2
         try:
