@@ -171,6 +171,8 @@ class Chain:
         ):
             self._rotate_if_possible()
             sealed = self._seal(line)
+        if self._attempts.ended:
+            raise TrailFaultError("the file was rotated away")
         position = self._write(line, sealed)
         while self._notes:
             note = self._notes.pop()
@@ -246,30 +248,46 @@ class Chain:
         """Begin the next file after a `rotated` record, ours or that of a broker that died there."""
         old = self._file
         rotation.give_name(old.path, first_seq(old.fd))
-        opening = self.event_line("continued", "continues the file that ends in prev")
-        sealed = self._seal(opening)
+        sealed = self._seal(self.event_line("continued", "continues the file that ends in prev"))
         rotation.write_next(old.path, sealed)
         os.fdatasync(old.fd)
-        rotation.take_over(old.path)
-        self._follow()
+        new = TrailFile.open(old.path + ".new", create=False)
+        try:
+            new.path = old.path
+            self._enter(
+                new
+            )  # locked before anybody can see it: nobody appends to it, or rotates it, before us
+            rotation.take_over(old.path)
+        except BaseException:
+            new.close()
+            raise
+        new.head = old.head._replace(end=0)
+        self._go_on_in(new)
+        if self.mirror is not None:
+            self.mirror.send(sealed)
 
     def _follow(self) -> None:
         """Go on in the file that took over from ours.
 
         Raises TrailFaultError when none did: the trail was replaced.
         """
-        old = self._file
         self._catch_up()
         if not self._attempts.ended:
             raise TrailFaultError("the trail was replaced by another file")
-        new = self._next_file(old)
+        new = self._next_file(self._file)
         try:
-            new.lock()
-            new.hold_session(self._session)
+            self._enter(new)
         except BaseException:
             new.close()
             raise
-        self._file = new
+        self._go_on_in(new)
+
+    def _enter(self, new: TrailFile) -> None:
+        new.lock()
+        new.hold_session(self._session)
+
+    def _go_on_in(self, new: TrailFile) -> None:
+        old, self._file = self._file, new
         try:
             self.commit.switch(new.fd)
         finally:
@@ -278,15 +296,23 @@ class Chain:
         self._catch_up()
 
     def _next_file(self, old: TrailFile) -> TrailFile:
-        name = rotation.rotated_name(old.path, old.head.seq + 1)
-        new = TrailFile.open(name if os.path.exists(name) else old.path, create=False)
-        new.path = old.path
+        new = self._open_next(old)
         try:
+            new.path = old.path
             self._join(new, old.head)
         except BaseException:
             new.close()
             raise
         return new
+
+    def _open_next(self, old: TrailFile) -> TrailFile:
+        name = rotation.rotated_name(old.path, old.head.seq + 1)
+        while not os.path.exists(name):
+            new = TrailFile.open(old.path, create=False)
+            if not os.path.exists(name):
+                return new
+            new.close()  # rotated away between the look and the open: it has its own name now
+        return TrailFile.open(name, create=False)
 
     def _join(self, new: TrailFile, head: Head) -> None:
         first = line_at(new.fd, 0)

@@ -7,7 +7,8 @@ reading; a file that is being appended to is read up to the end of a whole recor
 import os
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 import msgspec
 
@@ -60,10 +61,52 @@ def decode(line: bytes) -> Entry | None:
         return None
 
 
-def files_of(path: str) -> list[str]:
-    """Return the files of the trail at `path`, oldest first. Raises OSError."""
-    older = [name for _, name in rotated_files(path)]
-    return [*older, path] if os.path.lexists(path) or not older else older
+class Source(NamedTuple):
+    """A file to read; `held`: already open, so that it stays the same whatever its name leads to by now."""
+
+    name: str
+    held: int | None = None
+    may_vanish: bool = False
+
+
+def named(paths: list[str]) -> list[Source]:
+    """Return sources for files that somebody named."""
+    return [Source(path) for path in paths]
+
+
+def sources_of(path: str) -> list[Source]:
+    """Return the files of the trail at `path`, oldest first, as they stood at one moment. Raises OSError.
+
+    The last one is held open: a broker may rotate it away at any time.
+    """
+    while True:
+        fd = open_to_read(path)
+        try:
+            older = [Source(name, may_vanish=True) for _, name in rotated_files(path)]
+            if os.path.samestat(os.fstat(fd), os.stat(path)):
+                return [*older, Source(path, fd)]
+        except BaseException:
+            os.close(fd)
+            raise
+        os.close(fd)
+
+
+def opened(sources: Iterable[Source]) -> Iterator[tuple[Source, int]]:
+    """Yield each source with its descriptor, closed once the next one is asked for. Raises OSError.
+
+    A rotated file that was deleted since it was listed is left out: in between, `verify` sees the break.
+    """
+    for source in sources:
+        try:
+            fd = open_to_read(source.name) if source.held is None else source.held
+        except FileNotFoundError:
+            if not source.may_vanish:
+                raise
+            continue
+        try:
+            yield source, fd
+        finally:
+            os.close(fd)
 
 
 def open_to_read(path: str) -> int:
@@ -135,27 +178,21 @@ def _ts_of(beginning: bytes) -> bytes:
     return beginning.partition(b'"ts":"')[2][:27]
 
 
-def entries(paths: list[str], since: str | None = None) -> Iterator[Entry]:
+def entries(sources: list[Source], since: str | None = None) -> Iterator[Entry]:
     """Yield the records of several files, oldest first. Raises OSError."""
-    for path in paths:
-        fd = open_to_read(path)
-        try:
-            size = settled_size(fd)
-            start = offset_since(fd, size, since) if since else 0
-            for line in lines(fd, start, size):
-                if (entry := decode(line)) is not None:
-                    yield entry
-        finally:
-            os.close(fd)
+    for _, fd in opened(sources):
+        size = settled_size(fd)
+        start = offset_since(fd, size, since) if since else 0
+        yield from _decoded(lines(fd, start, size))
 
 
-def entries_backwards(paths: list[str]) -> Iterator[Entry]:
+def entries_backwards(sources: list[Source]) -> Iterator[Entry]:
     """Yield the records of several files, newest first. Raises OSError."""
-    for path in reversed(paths):
-        fd = open_to_read(path)
-        try:
-            for line in lines_backwards(fd, settled_size(fd)):
-                if (entry := decode(line)) is not None:
-                    yield entry
-        finally:
-            os.close(fd)
+    for _, fd in opened(reversed(sources)):
+        yield from _decoded(lines_backwards(fd, settled_size(fd)))
+
+
+def _decoded(found: Iterator[bytes]) -> Iterator[Entry]:
+    for line in found:
+        if (entry := decode(line)) is not None:
+            yield entry

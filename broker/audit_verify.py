@@ -10,7 +10,7 @@ from hashlib import sha256
 
 import msgspec
 
-from broker.audit_reading import line_blocks, open_to_read, settled_size
+from broker.audit_reading import Source, line_blocks, opened, settled_size
 from broker.audit_record import GENESIS, BrokenChainError, check, check_first, seq_of
 
 
@@ -42,15 +42,11 @@ class Verdict(msgspec.Struct):
         return self.fault is None and (self.wanted is None or self.wanted_seq is not None)
 
 
-def verify(paths: list[str], head: str | None = None) -> Verdict:
+def verify(sources: list[Source], head: str | None = None) -> Verdict:
     """Verify files that follow each other, oldest first. Stops at the first fault. Raises OSError."""
     verdict = Verdict(wanted=head, wanted_seq=0 if head == GENESIS else None)
-    for path in paths:
-        fd = open_to_read(path)
-        try:
-            _File(path, fd, verdict).verify(is_last=path is paths[-1])
-        finally:
-            os.close(fd)
+    for source, fd in opened(sources):
+        _File(source.name, fd, verdict).verify(is_last=source is sources[-1])
         if verdict.fault is not None:
             break
     return verdict

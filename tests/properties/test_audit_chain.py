@@ -10,11 +10,11 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from broker.audit import Trail
-from broker.audit_reading import files_of
+from broker.audit_reading import named
 from broker.audit_record import Call
 from broker.audit_verify import verify
 from protocol.messages import ResultCode
-from tests.support.opened_trail import a_call, open_trail, records, result, run, verified
+from tests.support.opened_trail import a_call, files_of, open_trail, records, result, run, verified
 
 RECORDS = 12
 
@@ -31,7 +31,7 @@ def untouched() -> Iterator[list[bytes]]:
             if turn < 2:
                 trail.rotate()
         trail.close()
-        yield [Path(name).read_bytes() for name in files_of(str(path))]
+        yield [Path(name).read_bytes() for name in files_of(path)]
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,7 @@ def _verify(place: Path, contents: list[bytes], head: str | None = None) -> bool
     for number, content in enumerate(contents):
         (place / str(number)).write_bytes(content)
         names.append(str(place / str(number)))
-    return verify(names, head).sound
+    return verify(named(names), head).sound
 
 
 def _lines(content: bytes) -> list[bytes]:

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from broker.audit import Trail
-from broker.audit_reading import files_of
+from broker.audit_reading import sources_of
 from broker.audit_record import Call
+from broker.audit_rotation import rotated_files
 from broker.audit_verify import Verdict, verify
 from protocol.messages import CommandResult, ResultCode
 
@@ -62,14 +63,19 @@ def run(trail: Trail, command: str = "ls -l") -> Call:
     return call
 
 
+def files_of(path: Path) -> list[str]:
+    """Return the files of a trail, oldest first."""
+    return [*(name for _, name in rotated_files(str(path))), str(path)]
+
+
 def records(path: Path) -> list[dict[str, Any]]:
     """Return the records of all files of a trail, oldest first."""
     found = []
-    for name in files_of(str(path)):
+    for name in files_of(path):
         found += [json.loads(line) for line in Path(name).read_bytes().splitlines()]
     return found
 
 
 def verified(path: Path, head: str | None = None) -> Verdict:
     """Verify all files of a trail."""
-    return verify(files_of(str(path)), head)
+    return verify(sources_of(str(path)), head)

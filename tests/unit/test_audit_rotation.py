@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 from broker import audit_rotation
-from broker.audit_reading import files_of
 from broker.refusal import StartupError
-from tests.support.opened_trail import open_trail, records, run, verified
+from tests.support.opened_trail import files_of, open_trail, records, run, verified
 
 
 @pytest.fixture
@@ -22,7 +21,7 @@ def test_the_chain_goes_on_across_files(path: Path) -> None:
     trail.rotate()
     run(trail)
     trail.close()
-    assert files_of(str(path)) == [f"{path}.000000000001", str(path)]
+    assert files_of(path) == [f"{path}.000000000001", str(path)]
     assert [r.get("event") for r in records(path)] == [None, None, "rotated", "continued", None, None]
     assert verified(path).sound
 
@@ -31,7 +30,7 @@ def test_an_empty_trail_is_not_rotated(path: Path) -> None:
     trail = open_trail(path)
     trail.rotate()
     trail.close()
-    assert files_of(str(path)) == [str(path)]
+    assert files_of(path) == [str(path)]
 
 
 def test_files_stay_below_their_size_and_only_so_many_are_kept(path: Path) -> None:
@@ -39,7 +38,7 @@ def test_files_stay_below_their_size_and_only_so_many_are_kept(path: Path) -> No
     for _ in range(400):
         run(trail)
     trail.close()
-    files = files_of(str(path))
+    files = files_of(path)
     assert len(files) == 4
     assert all(os.path.getsize(file) <= 65_536 for file in files)
     assert min(os.path.getsize(file) for file in files[:-1]) > 60_000
@@ -119,7 +118,7 @@ def test_a_folder_that_refuses_new_names_leaves_the_trail_in_one_file(
         run(trail)
     trail.rotate()
     trail.close()
-    assert files_of(str(path)) == [str(path)]
+    assert files_of(path) == [str(path)]
     assert verified(path).records == 240
     assert 1 < sum("not rotated" in line for line in said) < 10
 

@@ -1,0 +1,445 @@
+"""The trail when its disk, its file or its folder fails while a broker runs: tried for real, not simulated."""
+
+import contextlib
+import errno
+import fcntl
+import os
+import resource
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from broker.audit import Trail
+from broker.refusal import AuditUnavailable, StartupError
+from protocol.messages import ResultCode
+from tests.support.opened_trail import CALM, a_call, open_trail, records, result, run, verified
+
+Fault = Callable[[Path], None]
+ADMIN_PATH = "/usr/sbin:/sbin:/usr/bin:/bin"
+EXT4_IOC_SHUTDOWN = 0x8004587D  # linux/ext4.h: _IOR('X', 125, __u32)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    (tmp_path / "state").mkdir()
+    return tmp_path / "state" / "audit.jsonl"
+
+
+def _remove(path: Path) -> None:
+    path.unlink()
+
+
+def _replace_by_a_copy(path: Path) -> None:
+    shutil.copy(path, path.with_name("copy"))
+    path.with_name("copy").replace(path)
+
+
+def _replace_by_an_empty_file(path: Path) -> None:
+    path.with_name("empty").touch(0o600)
+    path.with_name("empty").replace(path)
+
+
+def _truncate(path: Path) -> None:
+    os.truncate(path, 0)
+
+
+def _cut_the_last_line(path: Path) -> None:
+    os.truncate(path, path.stat().st_size - len(path.read_bytes().splitlines(keepends=True)[-1]))
+
+
+def _make_a_directory(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def _make_a_fifo(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path, 0o600)
+
+
+def _make_a_link_to_dev_full(path: Path) -> None:
+    path.unlink()
+    path.symlink_to("/dev/full")
+
+
+def _move_the_folder(path: Path) -> None:
+    path.parent.rename(path.parent.with_name("moved"))
+
+
+def _append_a_stranger(path: Path) -> None:
+    with path.open("ab") as file:
+        file.write(b'{"seq":3,"record_type":"outcome"}\n')
+
+
+def _append_a_copy(path: Path) -> None:
+    content = path.read_bytes()
+    with path.open("ab") as file:
+        file.write(content)
+
+
+FAULTS = [
+    _remove,
+    _replace_by_a_copy,
+    _replace_by_an_empty_file,
+    _truncate,
+    _cut_the_last_line,
+    _make_a_directory,
+    _make_a_fifo,
+    _make_a_link_to_dev_full,
+    _move_the_folder,
+    _append_a_stranger,
+    _append_a_copy,
+]
+
+
+def _refused(trail: Trail) -> bool:
+    call = a_call("touch canary")
+    try:
+        trail.sync(trail.attempt(call))
+    except AuditUnavailable as refusal:
+        with pytest.raises(AuditUnavailable):
+            trail.outcome(call, result(ResultCode.AUDIT_UNAVAILABLE, refusal.reason))
+        return True
+    return False
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_the_next_command_is_refused_when_the_trail_fails_closed(path: Path, fault: Fault) -> None:
+    said: list[str] = []
+    trail = open_trail(path, said.append)
+    run(trail)
+    fault(path)
+    assert _refused(trail)
+    assert _refused(trail)
+    with pytest.raises(AuditUnavailable):
+        trail.outcome(a_call(tool="explain_command"), CALM)
+    assert len([line for line in said if str(path) in line]) == 1
+    trail.close()
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_each_command_is_run_with_a_warning_when_the_trail_fails_open(path: Path, fault: Fault) -> None:
+    said: list[str] = []
+    trail = open_trail(path, said.append, fail_mode="open")
+    run(trail)
+    fault(path)
+    said.clear()
+    run(trail)
+    assert sum("without its record" in line for line in said) == 2
+    said.clear()
+    run(trail)
+    assert sum("without its record" in line for line in said) == 2
+    trail.close()
+
+
+def test_a_reason_names_no_path_outside_the_jail(path: Path) -> None:
+    trail = open_trail(path)
+    path.unlink()
+    with pytest.raises(AuditUnavailable) as caught:
+        trail.attempt(a_call())
+    assert "removed" in caught.value.reason
+    assert "/" not in caught.value.reason
+    trail.close()
+
+
+@pytest.mark.parametrize("fail_mode", ["closed", "open"])
+def test_a_trail_that_is_put_back_goes_on_and_records_the_gap(path: Path, fail_mode: str) -> None:
+    trail = open_trail(path, fail_mode=fail_mode)
+    run(trail)
+    path.rename(path.with_name("away"))
+    for _ in range(2):
+        if fail_mode == "closed":
+            assert _refused(trail)
+        else:
+            run(trail)
+    path.with_name("away").rename(path)
+    run(trail)
+    trail.close()
+    gap = records(path)[2]
+    assert (gap["record_type"], gap["event"], gap["count"]) == ("event", "gap", 4)
+    assert "removed" in gap["detail"]
+    assert len(records(path)) == 5
+    assert verified(path).sound
+
+
+def test_an_outcome_that_cannot_be_written_is_kept_until_it_can(path: Path) -> None:
+    trail = open_trail(path)
+    call = a_call("make all")
+    trail.sync(trail.attempt(call))
+    path.rename(path.with_name("away"))
+    trail.outcome(call, CALM)
+    assert _refused(trail)
+    path.with_name("away").rename(path)
+    run(trail)
+    trail.close()
+    assert [r.get("event") or r["record_type"] for r in records(path)] == [
+        "attempt",
+        "gap",
+        "outcome",
+        "attempt",
+        "outcome",
+    ]
+    assert records(path)[2]["code"] == "OK"
+
+
+def test_an_outcome_that_is_still_owed_is_written_at_the_end(path: Path) -> None:
+    trail = open_trail(path)
+    call = a_call("make all")
+    trail.attempt(call)
+    path.rename(path.with_name("away"))
+    trail.outcome(call, CALM)
+    path.with_name("away").rename(path)
+    trail.close()
+    assert [r.get("code") for r in records(path)] == [None, None, "OK"]
+
+
+def test_an_outcome_that_was_never_written_is_closed_at_the_next_start(path: Path) -> None:
+    trail = open_trail(path)
+    call = a_call("make all")
+    trail.attempt(call)
+    path.rename(path.with_name("away"))
+    trail.outcome(call, CALM)
+    trail.close()
+    path.with_name("away").rename(path)
+    open_trail(path).close()
+    assert [(r["event_id"], r["code"]) for r in records(path)[1:]] == [(call.event_id, "INTERNAL_ERROR")]
+
+
+def _mounted(kind: list[str], folder: Path) -> None:
+    folder.mkdir(exist_ok=True)
+    done = subprocess.run(["mount", *kind, str(folder)], capture_output=True, timeout=20, check=False)
+    if done.returncode != 0:
+        pytest.skip(f"mounting is not possible here: {done.stderr.decode(errors='replace').strip()}")
+
+
+@contextmanager
+def _mount(kind: list[str], folder: Path) -> Iterator[None]:
+    _mounted(kind, folder)
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True, timeout=20)
+
+
+@pytest.mark.parametrize("fail_mode", ["closed", "open"])
+def test_a_disk_that_is_full_to_the_brim(tmp_path: Path, fail_mode: str) -> None:
+    said: list[str] = []
+    with _mount(["-t", "tmpfs", "-o", "size=256k", "tmpfs"], tmp_path / "small"):
+        path = tmp_path / "small" / "audit.jsonl"
+        trail = open_trail(path, said.append, fail_mode=fail_mode)
+        run(trail)
+        filler = tmp_path / "small" / "filler"
+        _fill(filler)
+        owed = _until_full(trail, said)
+        assert verified(path).sound
+        assert verified(path).torn_bytes == 0
+        filler.unlink()
+        run(trail)
+        trail.close()
+        found = records(path)
+        gaps = [r for r in found if r.get("event") == "gap"]
+        assert all("No space left" in gap["detail"] for gap in gaps)
+        assert sum(gap["count"] for gap in gaps) + len(found) - len(gaps) == 2 + owed + 2
+        assert verified(path).sound
+
+
+def _fill(filler: Path) -> None:
+    with filler.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+        while True:
+            file.write(b"x" * 512)
+
+
+def _until_full(trail: Trail, said: list[str]) -> int:
+    """Run commands until the trail cannot be written; returns how many records should have been written."""
+    for turn in range(200):
+        try:
+            run(trail, "echo " + "x" * 2_000)
+        except AuditUnavailable:
+            return 2 * turn + 1
+        if said:
+            return 2 * turn + 2
+    pytest.fail("the disk was never full")
+
+
+@contextmanager
+def _disk(folder: Path) -> Iterator[Path]:
+    """Mount a small ext4 of its own, which can be broken without harm."""
+    image = folder / "image"
+    with image.open("wb") as file:
+        file.truncate(8 * 1024 * 1024)
+    if shutil.which("mkfs.ext4", path=ADMIN_PATH) is None:
+        pytest.skip("mkfs.ext4 is not installed")
+    subprocess.run(
+        ["mkfs.ext4", "-q", str(image)], check=True, timeout=20, env={"PATH": ADMIN_PATH}, capture_output=True
+    )
+    with _mount(["-o", "loop,errors=remount-ro", str(image)], folder / "disk"):
+        yield folder / "disk"
+
+
+def _break_the_disk(folder: Path) -> None:
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.ioctl(fd, EXT4_IOC_SHUTDOWN, (2).to_bytes(4, "little"))  # 2: without flushing its log
+    finally:
+        os.close(fd)
+
+
+def _make_the_disk_read_only(folder: Path) -> None:
+    device = os.path.basename(os.path.realpath(f"/sys/dev/block/{_numbers(folder)}"))
+    trigger = Path(f"/sys/fs/ext4/{device}/trigger_fs_error")
+    try:
+        trigger.write_text("1")
+    except OSError as error:
+        pytest.skip(f"ext4 cannot be made to fail here: {error}")
+
+
+def _numbers(folder: Path) -> str:
+    device = folder.stat().st_dev
+    return f"{os.major(device)}:{os.minor(device)}"
+
+
+@pytest.mark.parametrize("fail_mode", ["closed", "open"])
+@pytest.mark.parametrize(
+    ("fault", "said"), [(_break_the_disk, "Input/output error"), (_make_the_disk_read_only, "Read-only")]
+)
+def test_a_disk_that_breaks_under_the_trail(tmp_path: Path, fail_mode: str, fault: Fault, said: str) -> None:
+    warned: list[str] = []
+    with _disk(tmp_path) as disk:
+        trail = open_trail(disk / "audit.jsonl", warned.append, fail_mode=fail_mode)
+        run(trail)
+        fault(disk)
+        assert _refused(trail) == (fail_mode == "closed")
+        assert any(said in line for line in warned)
+        trail.close()
+
+
+def test_a_read_only_bind_mount_is_refused_at_the_start(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    open_trail(source / "audit.jsonl").close()
+    with _mount(["--bind", str(source)], tmp_path / "bound"):
+        subprocess.run(["mount", "-o", "remount,bind,ro", str(tmp_path / "bound")], check=True, timeout=20)
+        with pytest.raises(StartupError, match="Read-only"):
+            open_trail(tmp_path / "bound" / "audit.jsonl")
+
+
+@contextmanager
+def _file_size_limit(size: int) -> Iterator[None]:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_limit_on_file_size_leaves_no_half_record(path: Path) -> None:
+    trail = open_trail(path)
+    run(trail)
+    with _file_size_limit(path.stat().st_size + 100):
+        assert _refused(trail)
+        assert verified(path).torn_bytes == 0
+    run(trail)
+    trail.close()
+    assert len(records(path)) == 5
+    assert verified(path).sound
+
+
+def test_a_device_that_is_always_full(path: Path) -> None:
+    trail = open_trail(path)
+    run(trail)
+    full = os.open("/dev/full", os.O_WRONLY)
+    kept = os.dup(trail._chain._file.fd)
+    os.dup2(full, trail._chain._file.fd)
+    assert _refused(trail)
+    os.dup2(kept, trail._chain._file.fd)
+    run(trail)
+    for fd in (full, kept):
+        os.close(fd)
+    trail.close()
+    assert verified(path).sound
+
+
+@pytest.mark.parametrize("special", ["/dev/full", "/dev/null"])
+def test_a_device_is_no_trail(special: str) -> None:
+    with pytest.raises(StartupError):
+        open_trail(Path(special))
+
+
+def _sync_that_fails(_fd: int) -> None:
+    raise OSError(errno.EIO, "Input/output error")
+
+
+def test_a_disk_that_fails_to_sync_refuses_the_command_and_the_next(path: Path) -> None:
+    trail = open_trail(path)
+    run(trail)
+    commit = trail._chain.commit
+    commit._sync = _sync_that_fails
+    call = a_call("first")
+    position = trail.attempt(call)
+    with pytest.raises(AuditUnavailable, match="error"):
+        trail.sync(position)
+    trail.outcome(call, result(ResultCode.AUDIT_UNAVAILABLE))
+    assert _refused(trail)
+    commit._sync = os.fdatasync
+    with pytest.raises(AuditUnavailable):
+        trail.sync(position)
+    run(trail, "second")
+    trail.close()
+    assert [r.get("event") or r["record_type"] for r in records(path)][2:] == [
+        "attempt",
+        "gap",
+        "outcome",
+        "attempt",
+        "outcome",
+    ]
+    assert verified(path).sound
+
+
+def test_a_disk_that_fails_to_sync_warns_when_the_trail_fails_open(path: Path) -> None:
+    said: list[str] = []
+    trail = open_trail(path, said.append, fail_mode="open")
+    trail._chain.commit._sync = _sync_that_fails
+    run(trail)
+    assert any("without its record" in line for line in said)
+    trail.close()
+
+
+def test_nothing_waits_for_the_disk_when_the_policy_leaves_it_to_the_system(path: Path) -> None:
+    trail = open_trail(path, durability="os")
+    trail._chain.commit._sync = _sync_that_fails
+    run(trail)
+    trail.close()
+    assert len(records(path)) == 2
+
+
+@pytest.mark.parametrize("make", [_make_a_directory, _make_a_fifo, _make_a_link_to_dev_full])
+def test_a_trail_that_is_no_file_is_refused_at_the_start(path: Path, make: Fault) -> None:
+    path.touch()
+    make(path)
+    with pytest.raises(StartupError):
+        open_trail(path)
+
+
+def test_no_descriptor_is_left_open(path: Path) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        trail = open_trail(path)
+        run(trail)
+        trail.rotate()
+        trail.attempt(a_call())
+        trail._chain.close()
+    path.write_bytes(b"#\n")
+    with pytest.raises(StartupError):
+        open_trail(path)
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_no_descriptor_is_inherited(path: Path) -> None:
+    trail = open_trail(path)
+    assert not os.get_inheritable(trail._chain._file.fd)
+    trail.close()
