@@ -224,13 +224,15 @@ class Entry:
 
     def _unread(self, words: list[str], first_index: int) -> list[Word]:
         """Return all words, to be scanned; operands that the rule declares keep their kind."""
-        found, number = [], 0
-        for index, text in enumerate(words, first_index):
+        found, number, after_dashes = [], 0, False
+        for place, text in enumerate(words, first_index):
             expected = SCANNED
             if self._operands is not None and not text.startswith("-"):
                 expected = self._operands[min(number, len(self._operands) - 1)]
+                expected = PATH if expected.revision and after_dashes else expected
                 number += 1
-            word = Word(text, expected, index)
+            after_dashes = after_dashes or text == "--"
+            word = Word(text, expected, place)
             self._check_kind(word)
             if expected.path or expected.scanned:
                 found.append(word)

@@ -1,0 +1,73 @@
+"""`check` warns of entries that are legal and hardly meant."""
+
+from pathlib import Path
+
+import pytest
+
+from broker import policy_file
+from broker.policy_check import check
+from tests.support.gate import DEFAULT_POLICY, policy_over
+
+
+def warnings(folder: Path, text: str | bytes) -> list[str]:
+    return [str(warned) for warned in check(policy_over(folder, text))]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("[commands]\nallow = ['sh']", "[commands] allow: sh runs any program"),
+        ("[commands]\nallow = ['env']\n[rules.env]\nallow_options = []", "[rules.env]: env runs any program"),
+        ("[commands]\nallow = ['/usr/bin/xargs']", "xargs runs any program"),
+        ("[commands]\nallow = ['python3']", "python3 runs programs from its arguments"),
+        ("[commands]\nallow = ['find']", "some options of find write files or start programs"),
+        ("[commands]\nallow = ['find']\n[rules.find]\ndeny_options = ['-exec']", "some options of find"),
+        ("[commands]\nallow = ['ls']\ndeny = ['ls']", "[commands]: ls is on both lists: it is denied"),
+        ("[commands]\ndeny = ['ls']\n[rules.ls]\nwrites = true", "[rules.ls]: never holds"),
+        (
+            "[commands]\nallow = ['ls']\n[rules.ls]\noperands = ['none', 'path']",
+            "behind 'none' never matches",
+        ),
+        (
+            "[commands]\nallow = ['ls']\n[rules.ls]\nallow_options = ['-a']\ninstead = { '-a' = 'x' }",
+            "is never given",
+        ),
+        (
+            "[commands]\nallow = ['ls']\n[rules.ls]\nallow_options = ['-a']\ndeny_options = ['-b']",
+            "-b is not in allow_options, so it is refused anyway",
+        ),
+        ("[options]\nx = ['-a']", "[options] x: is used by no rule"),
+        ("[commands]\nallow = ['no-such-program']", "[commands] allow: no-such-program is not installed"),
+        (
+            "[commands]\nallow = ['ls']\n[rules.ls]\narguments = 'any'\nwrites = true",
+            'arguments = "any" together',
+        ),
+    ],
+)
+def test_an_odd_entry_is_warned_of(tmp_path: Path, text: str, expected: str) -> None:
+    assert any(expected in line for line in warnings(tmp_path, text))
+
+
+def test_a_program_in_the_jail_and_one_that_others_may_write_are_warned_of(tmp_path: Path) -> None:
+    jail, bin_folder = tmp_path / "jail", tmp_path / "bin"
+    (jail / "bin").mkdir(parents=True)
+    bin_folder.mkdir()
+    for folder, name in ((jail / "bin", "inner"), (bin_folder, "shared")):
+        (folder / name).write_text("#!/bin/true\n")
+        (folder / name).chmod(0o777)
+    text = f"[commands]\nallow = ['inner', 'shared']\n[environment]\npath = ['{jail}/bin', '{bin_folder}']"
+    told = warnings(jail, text)
+    for name in ("inner", "shared"):
+        assert any(f"allow: {name} " in line and "not installed" not in line for line in told)
+
+
+def test_the_default_policy_is_warned_of_only_where_a_program_is_missing(tmp_path: Path) -> None:
+    assert [
+        line for line in warnings(tmp_path, DEFAULT_POLICY.read_bytes()) if "not installed" not in line
+    ] == []
+
+
+@pytest.mark.parametrize("name", policy_file.profile_names())
+def test_a_profile_is_warned_of_only_where_a_program_is_missing(tmp_path: Path, name: str) -> None:
+    raw = policy_file.with_profiles(DEFAULT_POLICY.read_bytes(), [name])
+    assert [line for line in warnings(tmp_path, raw) if "not installed" not in line] == []
