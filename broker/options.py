@@ -58,13 +58,15 @@ class OptionTable:
         if spec == "-NUM":
             self.numeric = True
             return
-        if "=" in spec or "," in spec or "[" in spec:
+        if "=" in spec or "," in spec:
             names, mode, kinds = _split(spec)
-        else:
-            names, mode, kinds = (spec,), "=", ()
-        option = Option(names[0], kinds, mode)
-        for name in names:
-            self._add_name(name, option, spec)
+            option = Option(names[0], kinds, mode)
+            for name in names:
+                self._add_name(name, option, spec)
+            return
+        for name in spec.split(" "):
+            for each in _negatable(name):
+                self._add_name(each, Option(each, ()), spec)
 
     def _add_name(self, name: str, option: Option, spec: str) -> None:
         if name.startswith("--") and len(name) > 2 and " " not in name:
@@ -106,16 +108,15 @@ def _divide(spec: str) -> tuple[str, str, str]:
     return names, "=", kinds
 
 
+def _negatable(name: str) -> tuple[str, ...]:
+    return ("--" + name[7:], "--no-" + name[7:]) if name.startswith("--[no-]") else (name,)
+
+
 def _split(spec: str) -> tuple[tuple[str, ...], str, tuple[Kind, ...]]:
     names_text, mode, kinds_text = _divide(spec)
     if not kinds_text and "=" in spec:
         raise RuleError(f"{spec!r}: a kind is expected after '='")
-    names: list[str] = []
-    for name in names_text.split(", "):
-        if name.startswith("--[no-]"):
-            names += ["--" + name[7:], "--no-" + name[7:]]
-        else:
-            names.append(name)
+    names = [each for name in names_text.split(", ") for each in _negatable(name)]
     parts = [kinds_text] if "/" in kinds_text else kinds_text.split()
     return tuple(names), mode, tuple(kind(part) for part in parts)
 

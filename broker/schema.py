@@ -61,8 +61,8 @@ class Rule(_Table, frozen=True):
     option_style      "gnu": clusters (`-la`), attached values (`-A5`, `--name=value`), options after operands.
                       "single-dash": a word that begins with `-` is one option (`-maxdepth`), as find has it.
     options_first     the program reads no option after its first operand.
-    allow_options     only these. One string is one option with all its names, then the kind of its value:
-                        "-i"                           a flag; in style gnu "-ivn" is three flags
+    allow_options     only these. A string is some flags, or all names of one option and its value's kind:
+                        "-i --quiet"                   flags; in style gnu "-ivn" is three flags
                         "-A, --after-context=integer"  a value, attached or in the next word
                         "-L =integer"                  a value, always in the next word
                         "--rawfile =text path"         two values in the next two words

@@ -111,7 +111,7 @@ def test_a_last_optional_value_may_be_missing_at_the_end_only() -> None:
 
 def test_negatable_options_are_two() -> None:
     both = table("--[no-]renames")
-    assert read(both, ["--renames", "--no-renames"]).given == {"--renames"}
+    assert read(both, ["--renames", "--no-renames"]).given == {"--renames", "--no-renames"}
 
 
 def test_single_dash_words_are_whole_options() -> None:
@@ -129,7 +129,8 @@ def test_leading_options_stop_at_the_first_operand() -> None:
 
 
 @pytest.mark.parametrize(
-    "spec", ["x", "-", "--", "-ab=text", "--x=", "--x=pth", "--x[=]", "-a b", "--x=/(/", "--x=path&/", ""]
+    "spec",
+    ["x", "-", "--", "-ab=text", "--x=", "--x=pth", "--x[=]", "-a b", "-a  -b", "--x=/(/", "--x=path&/", ""],
 )
 def test_a_spec_that_cannot_be_meant_is_an_error(spec: str) -> None:
     with pytest.raises(RuleError):
