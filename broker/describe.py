@@ -66,7 +66,7 @@ def _line(entry: "Entry", width: int) -> str:
     if entry.rule.arguments == "any":
         return f"{entry.name}{notes}: any arguments"
     table = entry.options()
-    options = "any options" if table is None else table.instead("").removeprefix("allowed: ")
+    options = "any options" if table is None else " ".join(table.names()) or "no options"
     operands = "" if entry.has_subcommands else f"; {entry.operands_in_short()}"
     return f"{entry.name}{notes}: {shortened(options, width)}{operands}"
 

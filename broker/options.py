@@ -91,12 +91,17 @@ class OptionTable:
         advice = self.advice.get(name)
         if advice:
             return advice
-        return "allowed: " + (" ".join(_brief(spec) for spec in self.specs) if self.specs else "no options")
+        return "allowed: " + (" ".join(self.names()) or "no options")
+
+    def names(self) -> list[str]:
+        """Return the options in short, those that have a one-letter name first."""
+        names = [name for spec in self.specs for name in _brief(spec)]
+        return sorted(names, key=lambda name: name.startswith("--"))
 
 
-def _brief(spec: str) -> str:
-    names, _mode, _kinds = _divide(spec)
-    return names.replace(", ", ",").replace("[no-]", "")
+def _brief(spec: str) -> list[str]:
+    names = _divide(spec)[0].replace("[no-]", "")
+    return [names.replace(", ", ",")] if "," in names else names.split(" ")
 
 
 def _divide(spec: str) -> tuple[str, str, str]:

@@ -18,7 +18,7 @@ def test_the_default_policy_is_described_with_every_program_and_subcommand_under
     lines = text.splitlines()
     for name in policy.programs:
         assert any(line.startswith(f"{name}:") for line in lines)
-    assert any(line.strip().startswith("git log: -NUM -n,--max-count") for line in lines)
+    assert any(line.strip().startswith("git log: -NUM -n,--max-count -i") for line in lines)
     assert "30 s" in text
     assert "Never available: a shell, pipes" in text
 
