@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple, Self
 
@@ -131,16 +131,18 @@ class Cage:
         self._outside_before = evidence.fingerprint(self.outside)
         self._jail_before = evidence.fingerprint(self.jail, contents=False)
 
-    def add_standins(self, names: list[str]) -> None:
-        """Put a program that tries everything in the place of each of `names`."""
+    def add_standins(self, names: Iterable[str], *, loader: bool = True) -> None:
+        """Put a program that tries everything in the place of each of `names`.
+
+        `loader`: whether it also has the dynamic loader map a program. Who may start programs may start the loader, which
+        maps what it can read: that gains it nothing that an interpreter in `may_run` had not, so no policy with `may_run`
+        promises otherwise.
+        """
+        text = HOSTILE_PROGRAM.read_text().replace("@LOADER@", "tried" if loader else "left out")
+        text = text.replace("@MARK@", self.mark).replace("@OUTSIDE@", str(self.outside))
         for name in names:
             path = self.base / "standins" / name
-            text = (
-                HOSTILE_PROGRAM.read_text()
-                .replace("@MARK@", self.mark)
-                .replace("@OUTSIDE@", str(self.outside))
-            )
-            path.write_text(text.replace("@RUNNABLE@", "/usr/bin/id"))
+            path.write_text(text)
             path.chmod(0o755)
 
     # The broker

@@ -10,7 +10,6 @@ import os
 import shutil
 import subprocess
 import sys
-import sysconfig
 import tempfile
 from pathlib import Path
 from typing import NamedTuple
@@ -94,6 +93,6 @@ def _virtual_environment(interpreter: str) -> str:
     folder.chmod(0o755)
     subprocess.run([interpreter, "-I", "-m", "venv", "--without-pip", folder], check=True, timeout=60)
     packages = next((folder / "lib").glob("python3*/site-packages"))
-    places = {str(PROJECT), sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
-    (packages / "tests.pth").write_text("\n".join(sorted(places)) + "\n")
+    places = [str(PROJECT), *(place for place in sys.path if place.endswith("-packages"))]
+    (packages / "tests.pth").write_text("\n".join(places) + "\n")
     return str(folder / "bin" / "python")

