@@ -14,7 +14,7 @@ import msgspec
 
 from broker.audit_file import lock_to_read, unlock_read
 from broker.audit_record import LINE_LIMIT_BYTES
-from broker.audit_recovery import find_first
+from broker.audit_recovery import find, find_first
 from broker.audit_rotation import rotated_files
 
 BLOCK_BYTES = 1024 * 1024
@@ -51,6 +51,10 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 _decode = msgspec.json.Decoder(Entry).decode
+
+
+Found = tuple[bytes, Entry]
+"""A line as it stands in the file, and what it says."""
 
 
 def decode(line: bytes) -> Entry | None:
@@ -168,6 +172,19 @@ def lines_backwards(fd: int, size: int) -> Iterator[bytes]:
         yield rest
 
 
+def last_line_end(fd: int, size: int) -> int:
+    """Return the offset behind the last newline before `size`."""
+    start = max(size - LINE_LIMIT_BYTES, 0)
+    return start + os.pread(fd, size - start, start).rfind(b"\n") + 1
+
+
+def _leads_to(path: str, fd: int) -> bool:
+    try:
+        return os.path.samestat(os.stat(path), os.fstat(fd))
+    except FileNotFoundError:
+        return True  # removed: there is nothing else to read
+
+
 def offset_since(fd: int, size: int, ts: str) -> int:
     """Return where the records of time `ts` (RFC 3339, UTC) and later begin."""
     wanted = ts.encode()
@@ -178,21 +195,40 @@ def _ts_of(beginning: bytes) -> bytes:
     return beginning.partition(b'"ts":"')[2][:27]
 
 
-def entries(sources: list[Source], since: str | None = None) -> Iterator[Entry]:
-    """Yield the records of several files, oldest first. Raises OSError."""
+def entries(sources: list[Source], since: str | None = None) -> Iterator[Found]:
+    """Yield the records of several files, oldest first, from the time `since` on. Raises OSError."""
     for _, fd in opened(sources):
         size = settled_size(fd)
         start = offset_since(fd, size, since) if since else 0
         yield from _decoded(lines(fd, start, size))
 
 
-def entries_backwards(sources: list[Source]) -> Iterator[Entry]:
+def entries_backwards(sources: list[Source]) -> Iterator[Found]:
     """Yield the records of several files, newest first. Raises OSError."""
     for _, fd in opened(reversed(sources)):
         yield from _decoded(lines_backwards(fd, settled_size(fd)))
 
 
-def _decoded(found: Iterator[bytes]) -> Iterator[Entry]:
+def _decoded(found: Iterator[bytes]) -> Iterator[Found]:
     for line in found:
         if (entry := decode(line)) is not None:
-            yield entry
+            yield line, entry
+
+
+def follow(path: str, after_seq: int) -> Iterator[Found | None]:
+    """Yield the records after number `after_seq` as they are written; None when there is none to read yet."""
+    source = sources_of(path)[-1]
+    while True:
+        for _, fd in opened([source]):
+            offset = find(fd, after_seq + 1, settled_size(fd))
+            while True:
+                size = settled_size(fd)
+                if size > offset:
+                    for line, entry in _decoded(lines(fd, offset, size)):
+                        after_seq = entry.seq
+                        yield line, entry
+                    offset = max(offset, last_line_end(fd, size))
+                if offset >= os.fstat(fd).st_size and not _leads_to(path, fd):
+                    break
+                yield None
+        source = sources_of(path)[-1]

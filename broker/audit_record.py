@@ -7,18 +7,10 @@ line before. A record holds counts of output bytes and has no field for output. 
 
 import os
 import time
-from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from hashlib import sha256
+from typing import Literal, NamedTuple
 
 import msgspec
-
-try:  # a fifth of what importing hashlib costs at each start
-    from _sha2 import sha256  # type: ignore[import-not-found,unused-ignore]  # 3.12 and later
-except ImportError:
-    try:
-        from _sha256 import sha256  # type: ignore[import-not-found,no-redef,unused-ignore]
-    except ImportError:  # an interpreter built without its own digests
-        from hashlib import sha256  # type: ignore[assignment,unused-ignore]
 
 GENESIS = "0" * 64
 """`prev` of the first record of a trail."""
@@ -125,7 +117,7 @@ class BrokenChainError(Exception):
 
 def digest(data: bytes) -> str:
     """Return the SHA-256 of `data` in lower-case hexadecimal."""
-    return str(sha256(data).hexdigest())
+    return sha256(data).hexdigest()
 
 
 def seal(line: Line) -> Sealed:
@@ -135,7 +127,7 @@ def seal(line: Line) -> Sealed:
     return Sealed(b'%b%b%b"}\n' % (body[:-1], _HASH_FIELD, own.encode()), own)
 
 
-def check(line: bytes, seq: int | None, prev: bytes | None, sha: Callable[[bytes], Any] = sha256) -> bytes:
+def check(line: bytes, seq: int | None, prev: bytes | None) -> bytes:
     """Return the hash of a line, without its newline, that should be record `seq` after one with hash `prev`.
 
     None leaves that part unchecked. Raises BrokenChainError. The line is not decoded: its own hash covers its
@@ -144,7 +136,7 @@ def check(line: bytes, seq: int | None, prev: bytes | None, sha: Callable[[bytes
     if line[_HASH_AT : _HASH_AT + 9] != _HASH_FIELD or line[_PREV_AT : _PREV_AT + 9] != _PREV_FIELD:
         raise BrokenChainError("this is no record: it does not end in prev and hash")
     own = line[-66:-2]
-    if line[-2:] != b'"}' or sha(line[:_HASH_AT] + b"}").hexdigest().encode() != own:
+    if line[-2:] != b'"}' or sha256(line[:_HASH_AT] + b"}").hexdigest().encode() != own:
         raise BrokenChainError("its hash does not fit its bytes: the line was changed")
     if seq is not None and not line.startswith(b'{"seq":%d,' % seq):
         raise BrokenChainError(
@@ -187,6 +179,17 @@ def check_first(line: bytes) -> str:
             f"no file of a trail begins with record {first.seq}: what stood before it is missing"
         )
     return first.prev
+
+
+def claimed_end(line: bytes) -> tuple[int, str]:
+    """Return number and hash that a line claims, unchecked.
+
+    Raises BrokenChainError when it has not a record's form.
+    """
+    own = line[-66:-2]
+    if line[_HASH_AT : _HASH_AT + 9] != _HASH_FIELD or own.strip(b"0123456789abcdef"):
+        raise BrokenChainError("this is no record")
+    return seq_of(line), own.decode()
 
 
 def prev_of(line: bytes) -> str:

@@ -1,0 +1,230 @@
+"""`audit report`: the sums over a trail and its newest records as one page that needs nothing but a browser.
+
+Always true: every text from the trail is shown printable and escaped; memory is bounded by the number of rows
+asked for.
+"""
+
+import os
+from collections.abc import Iterable, Iterator
+from html import escape
+
+from broker.audit_page import FOOT, HEAD
+from broker.audit_reading import Entry, entries, sources_of
+from broker.audit_selection import Selection
+from broker.audit_show import duration, newest, printable, size
+from broker.audit_tally import Moment, Tally, kind
+
+_COLUMNS = 60
+_BARS = 12
+_REASONS = 20
+_WIDTH, _HEIGHT, _LEFT, _BOTTOM = 1100, 240, 46, 26
+_LABEL = 110
+_NUMBERS = frozenset({"Calls", "Time", "Exit", "Out", "Err", "Seq"})
+_KINDS = ("ran", "refused", "broke")
+_KEY = (
+    '<p class="key"><span class="ran">ran</span><span class="refused">refused</span>'
+    '<span class="broke">broke (time, start or server failed)</span></p>'
+)
+
+
+def write_report(path: str, selection: Selection, rows: int, target: str) -> int:
+    """Write the page to `target` (0600) with the newest `rows` records; returns its size in bytes.
+
+    Raises OSError.
+    """
+    tally = Tally()
+    tally.add_all(entries(sources_of(path), selection.since), selection)
+    shown = [entry for _, entry in newest(path, selection, rows)]
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+    with open(os.open(target, flags, 0o600), "w", encoding="utf-8") as file:
+        return sum(file.write(part) for part in _page(path, tally, shown))
+
+
+def _page(path: str, tally: Tally, shown: list[Entry]) -> Iterator[str]:
+    yield HEAD
+    yield f'<h1>Audit report</h1><p class="soft">{_text(path)}, {_span(tally)}</p>'
+    yield _tiles(tally)
+    if tally.calls:
+        yield _section("Over time (UTC)", _KEY + _columns(tally.series(_COLUMNS)))
+        yield '<div class="pair">'
+        yield _section("Calls by program", _KEY + _bars(_by_program(tally)))
+        yield _section("Calls by code", _bars(_by_code(tally)))
+        yield "</div>"
+        yield from _tables(tally)
+    yield _records(shown, tally)
+    yield FOOT
+
+
+def _text(text: str) -> str:
+    return escape(printable(text))
+
+
+def _span(tally: Tally) -> str:
+    if not tally.first_ts:
+        return "no records"
+    return f"{_when(tally.first_ts)} to {_when(tally.last_ts)} UTC"
+
+
+def _when(ts: str) -> str:
+    return escape(ts[:19].replace("T", " "))
+
+
+def _section(title: str, content: str) -> str:
+    return f"<section><h2>{title}</h2>{content}</section>"
+
+
+def _tiles(tally: Tally) -> str:
+    tiles = [
+        ("calls", tally.calls, ""),
+        ("ran", tally.kinds["ran"], "ran"),
+        ("refused", tally.kinds["refused"], "refused"),
+        ("broke", tally.kinds["broke"], "broke"),
+        ("dry runs", tally.dry_runs, ""),
+        ("sessions", len(tally.sessions), ""),
+        ("events", tally.events.total(), ""),
+    ]
+    inner = "".join(
+        f'<div class="tile"><b class="{name}">{count:,}</b><span class="soft">{label}</span></div>'
+        for label, count, name in tiles
+    )
+    return f'<div class="tiles">{inner}</div>'
+
+
+def _columns(series: list[Moment]) -> str:
+    """Return stacked columns, one a stretch of time."""
+    most = max(moment.ran + moment.refused + moment.broke for moment in series)
+    top = _round_up(most)
+    room = _HEIGHT - _BOTTOM - 10
+    step = (_WIDTH - _LEFT) / len(series)
+    parts = [_grid(top, room)]
+    for number, moment in enumerate(series):
+        parts.append(_column(moment, _LEFT + number * step, min(step * 0.8, 60), room / top, room + 10))
+    for number in range(0, len(series), max(len(series) // 6, 1)):
+        x = _LEFT + number * step
+        if x < _WIDTH - _LABEL:
+            parts.append(f'<text x="{x:.1f}" y="{_HEIGHT - 8}">{series[number].label}</text>')
+    return f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="Calls over time">{"".join(parts)}</svg>'
+
+
+def _grid(top: int, room: int) -> str:
+    lines = []
+    for part in range(5):
+        y = 10 + room * part / 4
+        value = top * (4 - part) / 4
+        label = f"{value:,.0f}" if value == int(value) else ""
+        lines.append(
+            f'<line class="grid" x1="{_LEFT}" x2="{_WIDTH}" y1="{y:.1f}" y2="{y:.1f}"/>'
+            f'<text x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{label}</text>'
+        )
+    return "".join(lines)
+
+
+def _column(moment: Moment, x: float, width: float, scale: float, floor: float) -> str:
+    title = f"{moment.label}: {moment.ran:,} ran, {moment.refused:,} refused, {moment.broke:,} broke"
+    parts = []
+    for name, count in zip(_KINDS, moment[1:], strict=True):
+        floor -= count * scale
+        if count:
+            parts.append(
+                f'<rect class="{name}" x="{x:.1f}" y="{floor:.1f}" width="{width:.1f}" height="{count * scale:.1f}"/>'
+            )
+    return f"<g><title>{title}</title>{''.join(parts)}</g>"
+
+
+def _round_up(number: int) -> int:
+    unit = int(10 ** (len(str(number)) - 1))
+    return min(step * unit for step in (1, 2, 4, 6, 8, 10) if step * unit >= number)
+
+
+Bar = tuple[str, tuple[int, int, int]]
+
+
+def _by_program(tally: Tally) -> list[Bar]:
+    ranked = sorted(tally.programs.items(), key=lambda item: -item[1].calls)[:_BARS]
+    return [(name, (p.kinds["ran"], p.kinds["refused"], p.kinds["broke"])) for name, p in ranked]
+
+
+def _by_code(tally: Tally) -> list[Bar]:
+    def share(code: str, count: int) -> tuple[int, int, int]:
+        ran, refused, broke = (count if kind(code) == name else 0 for name in _KINDS)
+        return ran, refused, broke
+
+    return [(code, share(code, count)) for code, count in tally.codes.most_common(_BARS)]
+
+
+def _bars(bars: list[Bar]) -> str:
+    """Return horizontal bars, one a name, each in its kinds."""
+    most = max(sum(counts) for _, counts in bars)
+    left, room, height = 150, 300, 26
+    parts = []
+    for number, (name, counts) in enumerate(bars):
+        x, y = float(left), number * height
+        parts.append(
+            f'<text class="name" x="{left - 8}" y="{y + 17}" text-anchor="end">{_text(name[:20])}</text>'
+        )
+        for label, count in zip(_KINDS, counts, strict=True):
+            width = max(count * room / most, 1.0) if count else 0.0
+            if count:
+                parts.append(
+                    f'<rect class="{label}" x="{x:.1f}" y="{y + 4}" width="{width:.1f}" height="{height - 8}">'
+                    f"<title>{_text(name)}: {count:,} {label}</title></rect>"
+                )
+            x += width
+        parts.append(f'<text x="{x + 6:.1f}" y="{y + 17}">{sum(counts):,}</text>')
+    return f'<svg viewBox="0 0 520 {len(bars) * height}" role="img">{"".join(parts)}</svg>'
+
+
+def _tables(tally: Tally) -> Iterator[str]:
+    reasons = (
+        f'<tr><td class="number">{count:,}</td><td class="code {kind(code)}">{_text(code)}</td>'
+        f'<td class="text">{_text(reason)}</td></tr>'
+        for (code, reason), count in tally.reasons.most_common(_REASONS)
+    )
+    if tally.reasons:
+        yield _section("Refused and broken, by reason", _table(("Calls", "Code", "Reason"), reasons))
+    slowest = (
+        f'<tr><td class="number">{duration(slow.duration_ms)}</td><td class="when">{_when(slow.ts)}</td>'
+        f'<td class="text mono">{_text(slow.command)}</td></tr>'
+        for slow in sorted(tally.slowest, reverse=True)
+    )
+    if tally.slowest:
+        yield _section("Slowest runs", _table(("Time", "Ended (UTC)", "Command"), slowest))
+
+
+def _table(headings: Iterable[str], rows: Iterable[str], name: str = "") -> str:
+    head = "".join(
+        f'<th class="number">{heading}</th>' if heading in _NUMBERS else f"<th>{heading}</th>"
+        for heading in headings
+    )
+    name = f' id="{name}"' if name else ""
+    return f"<table{name}><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+
+
+def _records(shown: list[Entry], tally: Tally) -> str:
+    options = "".join(f"<option>{_text(code)}</option>" for code in sorted(tally.codes))
+    search = (
+        '<div class="search"><input id="words" type="search" placeholder="Search" aria-label="Search the records">'
+        f'<select id="code" aria-label="Code"><option value="">every code</option>{options}</select>'
+        f'<span id="shown" class="soft">{len(shown)} rows</span></div>'
+    )
+    headings = ("Seq", "Time (UTC)", "Verdict", "Exit", "Time", "Out", "Err", "Command and reason", "Session")
+    rows = (_row(entry) for entry in reversed(shown))
+    return _section(f"Newest {len(shown):,} records", search + _table(headings, rows, "records"))
+
+
+def _row(entry: Entry) -> str:
+    if entry.event is not None:
+        verdict, name, text = entry.event, "event", _text(entry.detail or "")
+    else:
+        verdict, name = entry.code or "no outcome", kind(entry.code) if entry.code else "broke"
+        dry = "(dry run) " if entry.tool == "explain_command" else ""
+        reason = f'<br><span class="soft">{_text(entry.policy_reason)}</span>' if entry.policy_reason else ""
+        text = f'<span class="mono">{dry}{_text(entry.command_raw or "")}</span>{reason}'
+    exit_code = "" if entry.exit_code is None else entry.exit_code
+    return (
+        f'<tr data-code="{_text(verdict)}"><td class="number">{entry.seq}</td><td class="when">{_when(entry.ts)}</td>'
+        f'<td class="code {name}">{_text(verdict)}</td><td class="number">{exit_code}</td>'
+        f'<td class="number">{duration(entry.duration_ms)}</td><td class="number">{size(entry.stdout_bytes)}</td>'
+        f'<td class="number">{size(entry.stderr_bytes)}</td><td class="text">{text}</td>'
+        f'<td class="mono soft">{_text(entry.session[-8:])}</td></tr>'
+    )

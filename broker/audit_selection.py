@@ -1,0 +1,93 @@
+"""Which records a reader wants: by time, code, program, session, tool and text.
+
+Always true: times are compared as the trail writes them, in UTC, as text; a time that cannot be understood is
+an error.
+"""
+
+import argparse
+import re
+import time
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from broker.audit_reading import Entry
+
+_UNIT_S = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
+
+
+class Selection(NamedTuple):
+    """What to show; an empty field selects everything."""
+
+    since: str | None = None
+    until: str | None = None
+    codes: tuple[str, ...] = ()
+    programs: tuple[str, ...] = ()
+    session: str = ""
+    tool: str = ""
+    text: str = ""
+
+    def takes(self, entry: Entry) -> bool:
+        """Whether a record is wanted."""
+        if (self.since and entry.ts < self.since) or (self.until and entry.ts >= self.until):
+            return False
+        if self.session and self.session not in entry.session:
+            return False
+        if not (self.codes or self.programs or self.tool or self.text):
+            return True
+        return entry.event is None and self._takes_call(entry)
+
+    def _takes_call(self, entry: Entry) -> bool:
+        return (
+            (not self.codes or entry.code in self.codes)
+            and (not self.programs or entry.program in self.programs)
+            and (not self.tool or (entry.tool or "").startswith(self.tool))
+            and (not self.text or self.text in f"{entry.command_raw}\n{entry.policy_reason}")
+        )
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Give a command the options of a selection."""
+    group = parser.add_argument_group("which records")
+    group.add_argument(
+        "--since", type=moment, metavar="TIME", help="from 15m, 2h, 7d ago, a date or a time (UTC) on"
+    )
+    group.add_argument("--until", type=moment, metavar="TIME", help="before that time")
+    group.add_argument(
+        "--code", action="append", default=[], metavar="CODE", help="result code; may be repeated"
+    )
+    group.add_argument(
+        "--program", action="append", default=[], metavar="NAME", help="program; may be repeated"
+    )
+    group.add_argument("--session", default="", metavar="PART", help="part of a session's name")
+    group.add_argument("--tool", default="", choices=["", "run", "explain"], help="runs or dry runs only")
+    group.add_argument("--text", default="", metavar="TEXT", help="part of the command or of the reason")
+
+
+def selection_of(options: argparse.Namespace) -> Selection:
+    """Return the selection that the options describe."""
+    codes = tuple(code.upper() for code in options.code)
+    programs = tuple(options.program)
+    return Selection(
+        options.since, options.until, codes, programs, options.session, options.tool, options.text
+    )
+
+
+def moment(text: str) -> str:
+    """Return a time as the trail writes it. Raises argparse.ArgumentTypeError."""
+    ago = re.fullmatch(r"(\d{1,6})([smhdw])", text)
+    when = _ago(int(ago[1]) * _UNIT_S[ago[2]]) if ago else _parsed(text)
+    return when.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def _ago(seconds: int) -> datetime:
+    return datetime.fromtimestamp(time.time() - seconds, UTC)
+
+
+def _parsed(text: str) -> datetime:
+    try:
+        when = datetime.fromisoformat(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no time; 2h, 2026-01-31 or 2026-01-31T12:00 is"
+        ) from None
+    return when.replace(tzinfo=UTC) if when.tzinfo is None else when.astimezone(UTC)

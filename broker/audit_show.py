@@ -1,0 +1,188 @@
+"""`audit show`: a trail as a table that a person likes to read, newest last.
+
+Always true: an attempt and its outcome are one row; an attempt without outcome says so; whatever a caller
+wrote cannot move the cursor, change colours or reorder the text: what is not printable is shown escaped.
+Memory is bounded by the number of rows asked for.
+"""
+
+import os
+import shutil
+import sys
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple, TextIO
+
+from broker.audit_reading import Entry, Found, entries, entries_backwards, follow, sources_of
+from broker.audit_selection import Selection
+
+HEADINGS = f"{'TIME (UTC)':19}  {'VERDICT':17}  {'EXIT':>4}  {'TIME':>7}  {'OUT':>7}  {'ERR':>7}  COMMAND"
+_INDENT = " " * 21
+_COMMAND_AT = HEADINGS.index("COMMAND")
+_POLL_S = 0.2
+_REMEMBERED = 10_000
+_COLOURS = {
+    "OK": 32,
+    "OUTPUT_TRUNCATED": 32,
+    "TIMEOUT": 33,
+    "EXECUTOR_ERROR": 33,
+    "no outcome": 33,
+    "event": 36,
+}
+_REFUSED = 31
+
+
+class Rows:
+    """Turns records, newest first, into rows: an attempt whose outcome was seen is left out."""
+
+    def __init__(self) -> None:
+        self._ended: dict[str, None] = {}
+
+    def wants(self, entry: Entry) -> bool:
+        """Whether the record is a row of its own."""
+        if entry.record_type == "attempt":
+            return entry.event_id not in self._ended
+        if entry.record_type == "outcome":
+            self._ended[entry.event_id] = None
+            if len(self._ended) > _REMEMBERED:
+                del self._ended[next(iter(self._ended))]
+        return True
+
+
+class Style(NamedTuple):
+    """How a table is printed. `width` 0: lines are not cut."""
+
+    width: int = 0
+    colour: bool = False
+
+
+def style_of(stream: TextIO) -> Style:
+    """Return the style for a stream: cut to a terminal's width, coloured unless NO_COLOR is set."""
+    if not stream.isatty():
+        return Style()
+    return Style(shutil.get_terminal_size((120, 24)).columns, "NO_COLOR" not in os.environ)
+
+
+def newest(path: str, selection: Selection, limit: int, *, every: bool = False) -> list[Found]:
+    """Return the newest `limit` rows of a trail, newest last; `every`: attempts too. Raises OSError."""
+    rows = Rows()
+    found: deque[Found] = deque()
+    for line, entry in entries_backwards(sources_of(path)):
+        if selection.since and entry.ts < selection.since:
+            break
+        if (every or rows.wants(entry)) and selection.takes(entry):
+            found.appendleft((line, entry))
+            if len(found) == limit:
+                break
+    return list(found)
+
+
+def show(path: str, selection: Selection, *, limit: int, following: bool, as_json: bool) -> None:
+    """Print the newest `limit` rows, 0 for all, then each new one if `following`.
+
+    `as_json`: every record as it stands in the file, attempts too. Raises OSError.
+    """
+    found = (
+        _every(path, selection)
+        if as_json and not limit
+        else iter(newest(path, selection, limit, every=as_json))
+    )
+    style = style_of(sys.stdout)
+    last = 0
+    if not as_json:
+        print(HEADINGS)
+    for line, entry in found:
+        _print(line, entry, style, as_json=as_json)
+        last = entry.seq
+    if following:
+        _follow(path, last, selection, style, as_json=as_json)
+
+
+def _every(path: str, selection: Selection) -> Iterator[Found]:
+    for line, entry in entries(sources_of(path), selection.since):
+        if selection.takes(entry):
+            yield line, entry
+
+
+def _follow(path: str, last: int, selection: Selection, style: Style, *, as_json: bool) -> None:
+    sys.stdout.flush()
+    for found in follow(path, last or _last_seq(path)):
+        if found is None:
+            sys.stdout.flush()
+            time.sleep(_POLL_S)
+        elif selection.takes(found[1]) and (as_json or found[1].record_type != "attempt"):
+            _print(*found, style, as_json=as_json)
+
+
+def _last_seq(path: str) -> int:
+    for _, entry in entries_backwards(sources_of(path)):
+        return entry.seq
+    return 0
+
+
+def _print(line: bytes, entry: Entry, style: Style, *, as_json: bool) -> None:
+    text = line.decode("utf-8", "replace") if as_json else "\n".join(table_lines(entry, style))
+    print(text)
+
+
+def table_lines(entry: Entry, style: Style) -> Iterable[str]:
+    """Return the lines of a record's row: a second one for the reason of what did not simply run."""
+    when = entry.ts[:19].replace("T", " ")
+    if entry.event is not None:
+        return [
+            _cut(
+                f"{when}  {_paint('event', f'{entry.event:17}', style)}  {printable(entry.detail or '')}",
+                style,
+            )
+        ]
+    verdict = entry.code or "no outcome"
+    cells = (
+        f"{when}  {_paint(verdict, f'{verdict:17}', style)}  {_number(entry.exit_code):>4}  "
+        f"{duration(entry.duration_ms):>7}  {size(entry.stdout_bytes):>7}  {size(entry.stderr_bytes):>7}  "
+    )
+    dry = "(dry run) " if entry.tool == "explain_command" else ""
+    row = _cut(cells + dry + printable(entry.command_raw or ""), style)
+    if verdict == "OK" or not entry.policy_reason:
+        return [row]
+    return [row, _cut(f"{_INDENT}└ {printable(entry.policy_reason)}", style)]
+
+
+def printable(text: str) -> str:
+    """Return `text` with everything escaped that a terminal would act upon or that a person could not see."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def _paint(verdict: str, text: str, style: Style) -> str:
+    return f"\x1b[{_COLOURS.get(verdict, _REFUSED)}m{text}\x1b[0m" if style.colour else text
+
+
+def _cut(line: str, style: Style) -> str:
+    room = style.width + (len("\x1b[31m\x1b[0m") if style.colour and "\x1b" in line else 0)
+    return line if not style.width or len(line) <= room else line[: room - 1] + "…"
+
+
+def _number(number: int | None) -> str:
+    return "" if number is None else str(number)
+
+
+def duration(ms: int | None) -> str:
+    """Return milliseconds for a person."""
+    if ms is None:
+        return ""
+    if ms < 1_000:
+        return f"{ms} ms"
+    return f"{ms / 1000:.1f} s" if ms < 120_000 else f"{ms / 60_000:.0f} min"
+
+
+def size(count: int | None) -> str:
+    """Return a number of bytes for a person."""
+    if count is None:
+        return ""
+    amount = float(count)
+    for unit in ("B", "kB", "MB"):
+        if amount < 1_000:
+            return f"{amount:.0f} {unit}" if amount >= 10 or unit == "B" else f"{amount:.1f} {unit}"
+        amount /= 1_000
+    return f"{amount:.1f} GB"
