@@ -22,7 +22,7 @@ from broker.landlock import READ, READ_DIR, READ_FILE, Rule, Rulesets
 from broker.limits import RLimits
 from broker.nursery import shed_rights
 from broker.refusal import StartupError
-from broker.run import DEFAULTED_SIGNALS
+from broker.spawn import spawn
 
 OPEN_FILES: Final = 256
 THREADS: Final = 64
@@ -61,6 +61,8 @@ def spawn_frontend(
             answer.put((pid, os.pidfd_open(pid)))
         except OSError as error:
             answer.put(StartupError(f"the frontend {argv[0]} cannot be started: {error.strerror}"))
+        except Exception as error:  # noqa: BLE001 - a fault of ours must not leave the caller waiting
+            answer.put(StartupError(f"the frontend {argv[0]} cannot be started: {type(error).__name__}"))
 
     kernel.close_on_exec(3)
     _thread.start_new_thread(body, ())
@@ -105,20 +107,14 @@ def _confine(argv: tuple[str, ...], path: bytes, in_force: InForce) -> None:
         ruleset = OwnedFd(rulesets.build(_rules(argv, os.fsdecode(path)), network=False))
         kernel.landlock_restrict_self(ruleset.fd)
     if in_force.filters:
-        kernel.seccomp_filter(seccomp.filter_for(seccomp.FilterRules(kernel.address_of(path))))
+        kernel.seccomp_filter(seccomp.common_filter())
+        kernel.seccomp_filter(seccomp.filter_for(seccomp.FilterRules(kernel.address_of(path), asks=False)))
 
 
 def _spawn(path: bytes, argv: tuple[str, ...], environment: Mapping[str, str], fds: tuple[int, ...]) -> int:
     copies = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _FREE_FROM) for fd in fds]  # none is one of the targets
     try:
-        return os.posix_spawn(
-            path,
-            argv,
-            environment,
-            file_actions=[(os.POSIX_SPAWN_DUP2, copy, fd) for fd, copy in enumerate(copies)],
-            setsigmask=(),
-            setsigdef=DEFAULTED_SIGNALS,
-        )
+        return spawn(path, argv, environment, copies)
     finally:
         for copy in copies:
             os.close(copy)

@@ -9,7 +9,6 @@ import os
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from broker import seccomp
 from broker.elf import loader_of
 from broker.landlock import EXECUTE, IOCTL_DEV, READ, READ_FILE, WRITE, WRITE_FILE, Rule
 from broker.profile import Profile
@@ -92,12 +91,15 @@ class Places(NamedTuple):
 
 
 class Layers(NamedTuple):
-    """What the kernel is told about one run. `network`: whether Landlock leaves TCP alone."""
+    """What the kernel is told about one run.
+
+    `network`: whether Landlock leaves TCP alone. `asks`: whether the filter has the broker make metadata
+    changes.
+    """
 
     rules: tuple[Rule, ...]
     network: bool
     filter: FilterRules
-    ask_metadata: bool
 
 
 def runnable(paths: Iterable[str]) -> tuple[Rule, ...]:
@@ -130,12 +132,10 @@ def layers_for(profile: Profile, program: Program, exec_address: int, places: Pl
         *DEVICES,
         *runnable(_executables(program, profile)),
     )
-    alone = not profile.may_run
-    writing = profile.writes or profile.temporary
     filter_rules = FilterRules(
-        exec_address=exec_address if alone else None,
+        exec_address=exec_address,
         network=profile.network,
-        processes=not alone,
-        metadata=seccomp.ALLOW if writing else seccomp.FORBIDDEN,
+        programs=bool(profile.may_run),
+        metadata=profile.writes or profile.temporary,
     )
-    return Layers(rules, profile.network, filter_rules, False)
+    return Layers(rules, profile.network, filter_rules)

@@ -113,7 +113,4 @@ class Containment:
             kernel.landlock_restrict_self(ruleset.fd)
         if prepared.instructions is None:
             return -1
-        asks = prepared.layers.ask_metadata
-        flags = kernel.SECCOMP_FILTER_FLAG_NEW_LISTENER if asks else 0
-        listener_fd = kernel.seccomp_filter(prepared.instructions, flags)
-        return listener_fd if asks else -1
+        return kernel.seccomp_listener(prepared.instructions)

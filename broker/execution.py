@@ -3,11 +3,10 @@
 Always true: nothing starts that `containment` did not prepare; closing leaves no process behind.
 """
 
-import _thread
 import os
 from collections.abc import Callable
 
-from broker import kernel, schema, temporary
+from broker import kernel, schema, seccomp, temporary
 from broker.birth import spawn_frontend
 from broker.canary import layers_in_force
 from broker.confinement import Places
@@ -39,6 +38,7 @@ class Executor:
         kernel.close_on_exec(3)
         in_force = layers_in_force(containment.mode, warn)
         self.containment = Containment(in_force, Places(jail.real, os.path.realpath(home)))
+        self.jail = jail.real
         self.environment = {
             "PATH": ":".join(environment.path),
             "LANG": "C.UTF-8",
@@ -46,9 +46,11 @@ class Executor:
             **environment.set,
         }
         self.temporary_base = temporary.base_outside(jail.real)
-        self.nursery = Nursery(self.containment.scope_fd, identity_of(containment.run_as))
         self.warden = Warden()
-        self.nursery.order(lambda: _thread.start_new_thread(self.warden.live, ()))
+        common = seccomp.common_filter() if in_force.filters else None
+        self.nursery = Nursery(
+            self.containment.scope_fd, identity_of(containment.run_as), common, self.warden.live
+        )
         self.null_fd = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
 
     def start(self, job: Job, before: Callable[[], None], done: Callable[[Completed], None]) -> Running:

@@ -7,14 +7,18 @@ words.
 """
 
 import ctypes
+import errno
+import fcntl
 import os
 import struct
-from typing import Final
+from typing import Final, NamedTuple
 
 from broker.syscalls import NUMBER
 
 AT_FDCWD: Final = -100
-"""fcntl.h: relative to the working directory."""
+AT_SYMLINK_NOFOLLOW: Final = 0x100
+AT_EMPTY_PATH: Final = 0x1000
+"""fcntl.h: relative to the working directory; a link itself; the descriptor itself."""
 
 # linux/openat2.h
 RESOLVE_NO_XDEV: Final = 0x01
@@ -33,7 +37,14 @@ _PATH_BENEATH: Final = struct.Struct("=Qi")  # struct landlock_path_beneath_attr
 
 # linux/seccomp.h, linux/filter.h
 SECCOMP_SET_MODE_FILTER: Final = 1
-SECCOMP_FILTER_FLAG_NEW_LISTENER: Final = 1 << 3
+_SECCOMP_FILTER_FLAG_NEW_LISTENER: Final = 1 << 3
+_SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV: Final = 1 << 5
+_SECCOMP_IOCTL_NOTIF_RECV: Final = 0xC0502100
+_SECCOMP_IOCTL_NOTIF_SEND: Final = 0xC0182101
+_SECCOMP_IOCTL_NOTIF_ID_VALID: Final = 0x40082102
+_SECCOMP_USER_NOTIF_FLAG_CONTINUE: Final = 1
+_SECCOMP_NOTIF: Final = struct.Struct("=QIIiIQ6Q")  # struct seccomp_notif: id, pid, flags, then seccomp_data
+_SECCOMP_NOTIF_RESP: Final = struct.Struct("=QqiI")  # struct seccomp_notif_resp: id, val, error, flags
 _SOCK_FPROG: Final = struct.Struct("@HP")  # struct sock_fprog: number of instructions, their address
 
 # linux/prctl.h
@@ -118,15 +129,66 @@ def landlock_restrict_self(ruleset_fd: int) -> None:
     call("landlock_restrict_self", ruleset_fd, 0)
 
 
-def seccomp_filter(instructions: bytes, flags: int = 0) -> int:
-    """Put a filter of 8-byte `instructions` on the calling thread (seccomp(2)). Returns the listener, or
-    0. Raises OSError.
-    """
+def _seccomp(instructions: bytes, flags: int) -> int:
     code = ctypes.create_string_buffer(instructions, len(instructions))
-    program = ctypes.create_string_buffer(
-        _SOCK_FPROG.pack(len(instructions) // 8, ctypes.addressof(code)), _SOCK_FPROG.size
-    )
+    head = _SOCK_FPROG.pack(len(instructions) // 8, ctypes.addressof(code))
+    program = ctypes.create_string_buffer(head, _SOCK_FPROG.size)
     return call("seccomp", SECCOMP_SET_MODE_FILTER, flags, ctypes.addressof(program))
+
+
+def seccomp_filter(instructions: bytes) -> None:
+    """Put a filter of 8-byte `instructions` on the calling thread (seccomp(2)). Raises OSError."""
+    _seccomp(instructions, 0)
+
+
+def seccomp_listener(instructions: bytes) -> int:
+    """Put on a filter that asks, and return the descriptor where its questions arrive (seccomp_unotify(2)).
+
+    Where the kernel can (5.19), only a fatal signal interrupts who waits: others would make it ask again
+    without end. Raises OSError.
+    """
+    try:
+        return _seccomp(
+            instructions, _SECCOMP_FILTER_FLAG_NEW_LISTENER | _SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV
+        )
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
+    return _seccomp(instructions, _SECCOMP_FILTER_FLAG_NEW_LISTENER)
+
+
+class Question(NamedTuple):
+    """A system call that waits for its answer: who made it (a thread's number), its number and arguments."""
+
+    id: int
+    pid: int
+    number: int
+    arguments: tuple[int, ...]
+
+
+def seccomp_receive(listener_fd: int) -> Question:
+    """Take the next question. Raises OSError, ENOENT if its asker is gone."""
+    buffer = bytearray(_SECCOMP_NOTIF.size)
+    fcntl.ioctl(listener_fd, _SECCOMP_IOCTL_NOTIF_RECV, buffer)
+    fields = _SECCOMP_NOTIF.unpack(buffer)
+    return Question(fields[0], fields[1], fields[3], fields[6:])
+
+
+def seccomp_waits(listener_fd: int, question: Question) -> None:
+    """Raise OSError if the asker does not wait any more, and its number may be another's."""
+    fcntl.ioctl(listener_fd, _SECCOMP_IOCTL_NOTIF_ID_VALID, struct.pack("=Q", question.id))
+
+
+def seccomp_answer(listener_fd: int, question: Question, error_number: int) -> None:
+    """Let the call return 0, or fail with `error_number`, without having been made. Raises OSError."""
+    reply = _SECCOMP_NOTIF_RESP.pack(question.id, 0, -error_number, 0)
+    fcntl.ioctl(listener_fd, _SECCOMP_IOCTL_NOTIF_SEND, reply)
+
+
+def seccomp_continue(listener_fd: int, question: Question) -> None:
+    """Let the call be made (5.5). What its pointers lead to may change meanwhile. Raises OSError."""
+    reply = _SECCOMP_NOTIF_RESP.pack(question.id, 0, 0, _SECCOMP_USER_NOTIF_FLAG_CONTINUE)
+    fcntl.ioctl(listener_fd, _SECCOMP_IOCTL_NOTIF_SEND, reply)
 
 
 def set_no_new_privs() -> None:
@@ -134,6 +196,16 @@ def set_no_new_privs() -> None:
     OSError.
     """
     prctl(_PR_SET_NO_NEW_PRIVS, 1)
+
+
+def set_times(path: str, times: bytes | None, *, follow: bool) -> None:
+    """Set a file's times to two struct timespec, or to now (utimensat(2)); knows UTIME_NOW and
+    UTIME_OMIT. Raises OSError.
+    """
+    name = ctypes.create_string_buffer(os.fsencode(path))
+    pair = ctypes.create_string_buffer(times, len(times)) if times is not None else None
+    where = ctypes.addressof(pair) if pair is not None else 0
+    call("utimensat", AT_FDCWD, ctypes.addressof(name), where, 0 if follow else AT_SYMLINK_NOFOLLOW)
 
 
 def forbid_inspection() -> None:

@@ -71,8 +71,8 @@ def shed_rights(identity: Identity | None) -> None:
     kernel.set_no_new_privs()
 
 
-Task = Callable[[Callable[[], None]], None]
-"""What a thread of the nursery runs once. It calls what it is given as soon as its place may be refilled."""
+Task = Callable[[], None]
+"""What a thread of the nursery runs once, then it ends."""
 
 
 class Nursery:
@@ -82,13 +82,26 @@ class Nursery:
     reaper, and nobody may call kill(-1).
     """
 
-    def __init__(self, scope_fd: int | None, identity: Identity | None) -> None:
-        """Start the nursery. Raises StartupError if it cannot be contained."""
+    def __init__(
+        self,
+        scope_fd: int | None,
+        identity: Identity | None,
+        common_filter: bytes | None,
+        first: Callable[[], None],
+    ) -> None:
+        """Start the nursery, and `first` in a thread of it that `common_filter` does not hold.
+
+        Raises StartupError if it cannot be contained.
+        """
+        self._common_filter = common_filter
+        self._first = first
         self._scope_fd = scope_fd
         self._identity = identity
         self._tasks: SimpleQueue[Task | None] = SimpleQueue()
         self._orders: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
         self._ready: SimpleQueue[StartupError | None] = SimpleQueue()
+        self._lock = _thread.allocate_lock()
+        self._idle = 0
         self._leash_fd = -1
         self._reaper_fd = -1
         self._reaper_pid = 0
@@ -106,6 +119,11 @@ class Nursery:
         """Run `task` in a thread of its own. Raises ExecutorError if the reaper is gone."""
         if self._reaper_fd >= 0 and _readable(self._reaper_fd, 0):
             raise ExecutorError("the process that ends commands with this server is gone; restart the server")
+        with self._lock:
+            self._idle -= 1
+            missing = self._idle < 0
+        if missing:
+            self._orders.put(self._add_thread)
         self._tasks.put(task)
 
     def order(self, action: Callable[[], object]) -> None:
@@ -130,8 +148,11 @@ class Nursery:
             if self._scope_fd is not None:
                 kernel.landlock_restrict_self(self._scope_fd)
                 self._start_reaper()
+            _thread.start_new_thread(self._first, ())
+            if self._common_filter is not None:
+                kernel.seccomp_filter(self._common_filter)
             for _ in range(WARM_THREADS):
-                self._refill()
+                self._add_thread()
         except StartupError as error:
             self._ready.put(error)
             return
@@ -142,13 +163,17 @@ class Nursery:
         while (action := self._orders.get()) is not None:
             action()
 
-    def _refill(self) -> None:
+    def _add_thread(self) -> None:
+        with self._lock:
+            self._idle += 1
         _thread.start_new_thread(self._wait_for_task, ())
 
     def _wait_for_task(self) -> None:
         task = self._tasks.get()
         if task is not None:
-            task(lambda: self._orders.put(self._refill))
+            task()
+            if self._idle < WARM_THREADS:  # after the call, so that making threads is not part of one
+                self._orders.put(self._add_thread)
 
     def _start_reaper(self) -> None:
         read_fd, self._leash_fd = os.pipe2(os.O_CLOEXEC)

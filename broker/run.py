@@ -15,29 +15,26 @@ import time
 from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 
-from broker import temporary
+from broker import limits, temporary
 from broker.containment import Containment, Prepared
 from broker.job import Completed, Job, Running
 from broker.landlock import READ, WRITE, Rule
 from broker.limits import rlimits_for
 from broker.nursery import Nursery
 from broker.refusal import ExecutorError, Refusal
-from broker.warden import Answer, Warden
+from broker.spawn import spawn
+from broker.warden import Terms, Warden
 from protocol.messages import ResultCode
 
 READ_BYTES: Final = 65_536
 """One read: what a pipe holds."""
 DRAIN_S: Final = 0.15
 """After the kill: how long the dying may take to let go of the pipes."""
-LIMITED_S: Final = 5.0
-"""How long the warden may take to put the limits on."""
 
 REMOVED_S: Final = 10.0
 """How long the removal of a temporary folder may hold up the answer."""
 
 CANCELLED: Final = "cancelled by the client; the command was killed"
-DEFAULTED_SIGNALS: Final = tuple(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})
-"""What the broker ignores, SIGPIPE above all, must not stay ignored in a program."""
 
 
 class Premises(Protocol):
@@ -46,6 +43,7 @@ class Premises(Protocol):
     containment: Containment
     nursery: Nursery
     warden: Warden
+    jail: str
     environment: dict[str, str]
     temporary_base: str
     null_fd: int
@@ -56,7 +54,6 @@ class Started(NamedTuple):
 
     pid: int
     pidfd: int
-    limited: Answer
     stdout_fd: int
     stderr_fd: int
 
@@ -91,10 +88,10 @@ class Call:
         self._confined = False
         self._exit_code: int | None = None
 
-    def run(self, refill: Callable[[], None]) -> None:
+    def run(self) -> None:
         """Run the job to its end, then call `done`."""
         try:
-            verdict = self._attempt(refill)
+            verdict = self._attempt()
         except Refusal as refusal:
             verdict = Verdict(refusal.code, refusal.reason)
         except Exception as error:  # noqa: BLE001 - what nobody foresaw ends the call, not the broker
@@ -104,13 +101,12 @@ class Call:
         self._running.close()
         self._done(completed)
 
-    def _attempt(self, refill: Callable[[], None]) -> Verdict:
+    def _attempt(self) -> Verdict:
         try:
             self._before()
             self._job.permitted.program.verify()
             started = self._start()
         finally:
-            refill()
             self._close(self._inner_fds)
         try:
             verdict = self._attend(started)
@@ -121,28 +117,24 @@ class Call:
     def _start(self) -> Started:
         """Put every layer on this thread and start the program. Raises ExecutorError."""
         premises, permitted = self._premises, self._job.permitted
-        profile = permitted.profile
         environment = premises.environment | permitted.environment
         further = None
-        if profile.temporary:
+        if permitted.profile.temporary:
             self._temporary = temporary.make(premises.temporary_base)
             environment |= {"TMPDIR": self._temporary, "HOME": self._temporary}
             further = Rule(self._temporary, READ | WRITE)
         stdout_r, stdout_w = self._pipe()
         stderr_r, stderr_w = self._pipe()
-        actions = [
-            (os.POSIX_SPAWN_DUP2, premises.null_fd, 0),
-            (os.POSIX_SPAWN_DUP2, stdout_w, 1),
-            (os.POSIX_SPAWN_DUP2, stderr_w, 2),
-        ]
-        try:
-            premises.containment.confine(self._prepared, self._job.cwd_fd, further)
-        except OSError as error:
-            raise ExecutorError(f"the command cannot be confined: {error.strerror}") from None
-        self._confined = True
-        pid = self._spawn(permitted.program.path, permitted.argv, environment, actions)
-        limited = premises.warden.limit(pid, rlimits_for(permitted.limits), permitted.limits.processes)
-        return Started(pid, os.pidfd_open(pid), limited, stdout_r, stderr_r)
+        terms = Terms(rlimits_for(permitted.limits), permitted.limits.processes, self._writable_places())
+        asking = self._confine(further, terms)
+        pid = self._spawn(environment, (premises.null_fd, stdout_w, stderr_w))
+        if not asking:
+            limits.apply(pid, terms.rlimits, terms.processes)
+        return Started(pid, os.pidfd_open(pid), stdout_r, stderr_r)
+
+    def _writable_places(self) -> tuple[str, ...]:
+        places = (self._premises.jail,) if self._job.permitted.profile.writes else ()
+        return places if self._temporary is None else (*places, self._temporary)
 
     def _pipe(self) -> tuple[int, int]:
         read_fd, write_fd = os.pipe2(os.O_CLOEXEC)
@@ -150,27 +142,27 @@ class Call:
         self._inner_fds.append(write_fd)
         return read_fd, write_fd
 
-    def _spawn(
-        self,
-        path: bytes,
-        argv: tuple[str, ...],
-        environment: dict[str, str],
-        actions: list[tuple[int, int, int]],
-    ) -> int:
-        """Start the program with this very object as its path: the filter compares its address."""
+    def _confine(self, further: Rule | None, terms: Terms) -> bool:
+        """Confine this thread. Returns whether its filter asks the warden, who then limits the program
+        before it runs.
+        """
+        premises = self._premises
         try:
-            return os.posix_spawn(
-                path,
-                argv,
-                environment,
-                file_actions=actions,
-                setsid=True,
-                setsigmask=(),
-                setsigdef=DEFAULTED_SIGNALS,
-            )
+            listener_fd = premises.containment.confine(self._prepared, self._job.cwd_fd, further)
         except OSError as error:
-            name = self._job.permitted.program.name
-            raise ExecutorError(f"{name}: cannot be started: {error.strerror}") from None
+            raise ExecutorError(f"the command cannot be confined: {error.strerror}") from None
+        self._confined = True
+        if listener_fd < 0:
+            return False
+        premises.warden.attend(listener_fd, terms)
+        return True
+
+    def _spawn(self, environment: dict[str, str], fds: tuple[int, ...]) -> int:
+        permitted = self._job.permitted
+        try:
+            return spawn(permitted.program.path, permitted.argv, environment, fds)
+        except OSError as error:
+            raise ExecutorError(f"{permitted.program.name}: cannot be started: {error.strerror}") from None
 
     def _attend(self, started: Started) -> Verdict:
         """Read until the leader ends, or must."""
@@ -197,7 +189,6 @@ class Call:
         reader = Reader(started, self._job)
         while reader.open_fds and (left_s := deadline - time.monotonic()) > 0:
             reader.read(left_s)
-        started.limited.wait(LIMITED_S)
         if started.pidfd in reader.open_fds:  # it does not die: its exit is not waited for in this thread
             self._premises.nursery.order(lambda: reap_later(started.pid))
         else:

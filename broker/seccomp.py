@@ -126,6 +126,7 @@ _DANGEROUS_IOCTLS: Final = (
 _F_SETOWN, _F_SETOWN_EX = 8, 15  # asm-generic/fcntl.h
 
 # linux/sched.h, asm-generic/signal.h
+_CLONE_FS: Final = 0x00000200
 _CLONE_THREAD: Final = 0x00010000
 _CLONE_NEW: Final = 0x7E020080  # NEWNS NEWCGROUP NEWUTS NEWIPC NEWUSER NEWPID NEWNET NEWTIME
 _SPAWN: Final = 0x00000100 | 0x00004000 | 17  # CLONE_VM, CLONE_VFORK, SIGCHLD: what posix_spawn(3) asks for
@@ -134,7 +135,8 @@ _SPAWN: Final = 0x00000100 | 0x00004000 | 17  # CLONE_VM, CLONE_VFORK, SIGCHLD: 
 _AF_UNIX, _AF_INET, _AF_INET6 = 1, 2, 10
 
 _O_CREAT: Final = 0o100  # asm-generic/fcntl.h
-_SET_ID_BITS: Final = 0o6000
+_SET_ID_BITS: Final = 0o6000  # files that lend their owner's rights to whoever runs them are never made
+_ALL: Final = 0xFFFFFFFF
 
 _FORBIDDEN: Final = """
 acct add_key adjtimex bpf capset chroot clock_adjtime clock_settime create_module delete_module fanotify_init
@@ -144,11 +146,11 @@ mount_setattr move_mount move_pages mq_open mq_unlink msgctl msgget msgrcv msgsn
 nfsservctl open_by_handle_at open_tree open_tree_attr perf_event_open pidfd_getfd pivot_root process_madvise
 process_mrelease process_vm_readv process_vm_writev ptrace quotactl quotactl_fd reboot request_key semctl
 semget semop semtimedop setdomainname sethostname setns settimeofday shmat shmctl shmdt shmget statmount
-swapoff swapon sysfs syslog umount2 unshare uselib ustat vhangup _sysctl
+swapoff swapon sysfs syslog umount2 uselib ustat vhangup _sysctl
 """
 _ABSENT: Final = """
 clone3 execveat io_setup io_destroy io_submit io_cancel io_getevents io_uring_enter io_uring_register
-io_uring_setup memfd_create memfd_secret modify_ldt userfaultfd
+io_uring_setup memfd_create memfd_secret modify_ldt removexattrat setxattrat userfaultfd
 """
 _METADATA: Final = """
 chmod chown fchmod fchmodat fchmodat2 fchown fchownat fremovexattr fsetxattr futimesat lchown lremovexattr
@@ -159,61 +161,62 @@ METADATA_CALLS: Final = tuple(_METADATA.split())
 """Calls that change mode, owner, times or attributes of a file. Landlock does not look at them."""
 
 
-def _base() -> dict[str, Code]:
+def common_filter() -> bytes:
+    """Return the filter that every command and every frontend has: what no profile allows.
+
+    A thread takes it once and its threads inherit it; `filter_for` comes on top, so that a call pays for
+    little.
+    """
     verdicts = dict.fromkeys(_FORBIDDEN.split(), FORBIDDEN) | dict.fromkeys(_ABSENT.split(), ABSENT)
     own = if_equal(0, 0, ALLOW, FORBIDDEN)  # process 0 is the caller itself
     for name in ("prlimit64", "sched_setaffinity", "sched_setattr", "sched_setparam", "sched_setscheduler"):
         verdicts[name] = own
-    verdicts["setpriority"] = if_bits(
-        0, 0xFFFFFFFF, 0, if_bits(1, 0xFFFFFFFF, 0, ALLOW, FORBIDDEN), FORBIDDEN
-    )
-    verdicts["ioprio_set"] = if_bits(0, 0xFFFFFFFF, 1, if_bits(1, 0xFFFFFFFF, 0, ALLOW, FORBIDDEN), FORBIDDEN)
-    verdicts["personality"] = if_among(0, (0, 0xFFFFFFFF), ALLOW, FORBIDDEN)  # the default, and the question
+    verdicts["setpriority"] = if_bits(0, _ALL, 0, if_bits(1, _ALL, 0, ALLOW, FORBIDDEN), FORBIDDEN)
+    verdicts["ioprio_set"] = if_bits(0, _ALL, 1, if_bits(1, _ALL, 0, ALLOW, FORBIDDEN), FORBIDDEN)
+    verdicts["personality"] = if_among(0, (0, _ALL), ALLOW, FORBIDDEN)  # the default, and the question
+    verdicts["unshare"] = if_equal(0, _CLONE_FS, ALLOW, FORBIDDEN)  # the call's own thread needs it
     verdicts["ioctl"] = if_among(1, _DANGEROUS_IOCTLS, FORBIDDEN, ALLOW)
     verdicts["fcntl"] = if_among(1, (_F_SETOWN, _F_SETOWN_EX), FORBIDDEN, ALLOW)
-    verdicts["socketpair"] = if_bits(0, 0xFFFFFFFF, _AF_UNIX, ALLOW, REFUSED)
-    return verdicts
+    verdicts["socketpair"] = if_bits(0, _ALL, _AF_UNIX, ALLOW, REFUSED)
+    verdicts["openat2"] = ABSENT  # the mode of what it makes stands in memory
+    for name, flags, mode in (("open", 1, 2), ("openat", 2, 3)):
+        verdicts[name] = if_bits(flags, _O_CREAT, 0, ALLOW, if_bits(mode, _SET_ID_BITS, 0, ALLOW, FORBIDDEN))
+    for name, mode in (("creat", 1), ("mknod", 1), ("mknodat", 2)):
+        verdicts[name] = if_bits(mode, _SET_ID_BITS, 0, ALLOW, FORBIDDEN)
+    return assemble(verdicts)
 
 
 class FilterRules(NamedTuple):
-    """What the filter of one profile leaves open. `exec_address` pins the one exec; None leaves exec to
-    Landlock.
+    """What the filter of one profile leaves open.
+
+    `exec_address`: the broker's own exec is known by the address of its path, and asks; `asks` False: the
+    kernel cannot ask, let it through. `programs`: further execs and processes are Landlock's business; else
+    there are none.
     """
 
-    exec_address: int | None
+    exec_address: int
+    asks: bool = True
     network: bool = False
-    processes: bool = False
-    metadata: Code = FORBIDDEN
+    programs: bool = False
+    metadata: bool = False
 
 
 def _exec_verdicts(rules: FilterRules) -> dict[str, Code]:
-    if rules.exec_address is None:
-        return {}
-    return {"execve": if_equal(0, rules.exec_address, ALLOW, REFUSED)}
+    own = ASK if rules.asks else ALLOW
+    return {"execve": if_equal(0, rules.exec_address, own, ALLOW if rules.programs else REFUSED)}
 
 
 def _process_verdicts(rules: FilterRules) -> dict[str, Code]:
-    if rules.processes:
+    if rules.programs:
         return {"clone": if_bits(0, _CLONE_NEW, 0, ALLOW, FORBIDDEN)}
     spawn = if_equal(0, _SPAWN, ALLOW, FORBIDDEN)
     thread = if_bits(0, _CLONE_NEW | _CLONE_THREAD, _CLONE_THREAD, ALLOW, spawn)
     return {"clone": thread, "fork": FORBIDDEN, "vfork": FORBIDDEN}
 
 
-def _set_id_verdicts() -> dict[str, Code]:
-    """Files that lend their owner's rights to whoever runs them: never made, whatever the umask."""
-    verdicts: dict[str, Code] = {"openat2": ABSENT}  # its mode stands in memory
-    for name, flags, mode in (("open", 1, 2), ("openat", 2, 3)):
-        plain = if_bits(mode, _SET_ID_BITS, 0, ALLOW, FORBIDDEN)
-        verdicts[name] = if_bits(flags, _O_CREAT, 0, ALLOW, plain)
-    for name, mode in (("creat", 1), ("mknod", 1), ("mknodat", 2)):
-        verdicts[name] = if_bits(mode, _SET_ID_BITS, 0, ALLOW, FORBIDDEN)
-    return verdicts
-
-
 def filter_for(rules: FilterRules) -> bytes:
-    """Return the instructions for `rules`."""
-    verdicts = _base() | _exec_verdicts(rules) | _process_verdicts(rules) | _set_id_verdicts()
-    verdicts |= dict.fromkeys(METADATA_CALLS, rules.metadata)
+    """Return the filter of one profile, for a thread that has the common one."""
+    verdicts = _exec_verdicts(rules) | _process_verdicts(rules)
+    verdicts |= dict.fromkeys(METADATA_CALLS, ASK if rules.metadata and rules.asks else FORBIDDEN)
     verdicts["socket"] = if_among(0, (_AF_INET, _AF_INET6), ALLOW, REFUSED) if rules.network else REFUSED
     return assemble(verdicts)

@@ -1,18 +1,46 @@
-"""One thread of the broker that does for confined calls what they may not do themselves: put limits on a process.
+"""One thread that answers what confined programs' filters ask, and does for a call what it may not do itself.
+
+A filter asks about one exec, the broker's own: the process is given its limits while it waits, so they hold
+before the program's first instruction. It is let through once; whoever makes the same call later is
+refused. In a run that may write, it asks about metadata changes too.
 
 Always true: the thread has the user and the (absent) capabilities of the commands, and no file rule or
-system call filter; a call waits for its answer before it reaps the process, so no limit ever reaches a
-process that took over its number.
+filter of theirs; a question that cannot be answered is answered EPERM, and no fault in here ends the
+thread, as calls wait for it.
 """
 
 import _thread
+import errno
 import os
 import select
 from collections import deque
 from collections.abc import Callable
+from typing import NamedTuple
 
-from broker import limits, temporary
+from broker import kernel, limits, metadata, temporary
+from broker.kernel import Question
 from broker.limits import RLimits
+from broker.syscalls import NUMBER
+
+_EXECVE = NUMBER["execve"]
+
+
+class Terms(NamedTuple):
+    """What one run gets: the limits of each process, how many processes, and where it may change metadata
+    (real paths).
+    """
+
+    rlimits: RLimits
+    processes: int
+    places: tuple[str, ...]
+
+
+class Ward:
+    """One run whose filter asks. `started` once its one exec was let through."""
+
+    def __init__(self, terms: Terms) -> None:
+        self.terms = terms
+        self.started = False
 
 
 class Warden:
@@ -21,17 +49,21 @@ class Warden:
     def __init__(self) -> None:
         self._wake_fd = os.eventfd(0, os.EFD_CLOEXEC)
         self._actions: deque[Callable[[], object]] = deque()
+        self._poll = select.poll()
+        self._wards: dict[int, Ward] = {}
         self._ended = False
 
     def live(self) -> None:
-        """Do what is asked, until `close`."""
-        poll = select.poll()
-        poll.register(self._wake_fd, select.POLLIN)
+        """Answer and act, until `close`."""
+        self._poll.register(self._wake_fd, select.POLLIN)
         while not self._ended:
-            poll.poll()
-            os.eventfd_read(self._wake_fd)
-            while self._actions:
-                self._actions.popleft()()
+            for fd, events in self._poll.poll():
+                if fd == self._wake_fd:
+                    self._act()
+                elif events & select.POLLIN:
+                    self._answer(fd, self._wards[fd])
+                else:  # nobody is left who could ask
+                    self._dismiss(fd)
         os.close(self._wake_fd)
 
     def close(self) -> None:
@@ -39,9 +71,14 @@ class Warden:
         self._ended = True
         os.eventfd_write(self._wake_fd, 1)
 
-    def limit(self, pid: int, rlimits: RLimits, processes: int) -> "Answer":
-        """Limit `pid` soon. The caller waits for the answer before it reaps the process."""
-        return self._ask(lambda: limits.apply(pid, rlimits, processes))
+    def attend(self, listener_fd: int, terms: Terms) -> None:
+        """Answer what arrives at `listener_fd` until its askers are gone, then close it."""
+
+        def act() -> None:
+            self._wards[listener_fd] = Ward(terms)
+            self._poll.register(listener_fd, select.POLLIN)
+
+        self._do(act)
 
     def remove(self, folder: str) -> "Answer":
         """Remove a temporary folder soon; in a thread of its own, as it may hold much."""
@@ -49,37 +86,55 @@ class Warden:
         self._do(lambda: _thread.start_new_thread(_remove, (folder, answer)))
         return answer
 
-    def _ask(self, action: Callable[[], None]) -> "Answer":
-        answer = Answer()
-
-        def act() -> None:
-            try:
-                action()
-            except OSError as error:
-                answer.problem = error
-            finally:
-                answer.give()
-
-        self._do(act)
-        return answer
-
     def _do(self, action: Callable[[], object]) -> None:
         self._actions.append(action)
         os.eventfd_write(self._wake_fd, 1)
 
+    def _act(self) -> None:
+        os.eventfd_read(self._wake_fd)
+        while self._actions:
+            self._actions.popleft()()
 
-def _remove(folder: str, answer: "Answer") -> None:
-    try:
-        temporary.remove(folder)
-    finally:
-        answer.give()
+    def _dismiss(self, listener_fd: int) -> None:
+        self._poll.unregister(listener_fd)
+        del self._wards[listener_fd]
+        os.close(listener_fd)
+
+    def _answer(self, listener_fd: int, ward: Ward) -> None:
+        try:
+            question = kernel.seccomp_receive(listener_fd)
+        except OSError:  # the asker was killed meanwhile
+            return
+        try:
+            error_number = self._decide(listener_fd, ward, question)
+        except OSError as error:
+            error_number = error.errno or errno.EPERM
+        except Exception:  # noqa: BLE001 - whatever it is, the asker must not wait for ever
+            error_number = errno.EPERM
+        try:
+            if error_number:
+                kernel.seccomp_answer(listener_fd, question, error_number)
+        except OSError:
+            return
+
+    def _decide(self, listener_fd: int, ward: Ward, question: Question) -> int:
+        """Return the errno for the asker; 0 if it has its answer already."""
+        if question.number != _EXECVE:
+            metadata.change(listener_fd, question, ward.terms.places)
+            kernel.seccomp_answer(listener_fd, question, 0)
+            return 0
+        if ward.started:
+            return errno.EACCES
+        ward.started = True
+        limits.apply(question.pid, ward.terms.rlimits, ward.terms.processes)
+        kernel.seccomp_continue(listener_fd, question)
+        return 0
 
 
 class Answer:
-    """Something that the warden's thread will have done. `problem`: why it could not."""
+    """Something that the warden will have done."""
 
     def __init__(self) -> None:
-        self.problem: OSError | None = None
         self._lock = _thread.allocate_lock()
         self._lock.acquire()
 
@@ -90,3 +145,10 @@ class Answer:
     def wait(self, timeout_s: float) -> bool:
         """Wait for it. Returns whether it was done in time."""
         return self._lock.acquire(timeout=timeout_s)
+
+
+def _remove(folder: str, answer: Answer) -> None:
+    try:
+        temporary.remove(folder)
+    finally:
+        answer.give()
