@@ -36,7 +36,9 @@ table { border-collapse: collapse; width: 100%; font-size: 13px; }
 th { text-align: left; vertical-align: bottom; color: var(--soft); font-weight: 600; white-space: nowrap; }
 th, td { padding: 5px 10px 5px 0; border-bottom: 1px solid var(--line); vertical-align: top; }
 td.number, th.number { text-align: right; width: 1%; white-space: nowrap; font-variant-numeric: tabular-nums; }
-td.when, td.code { width: 1%; } td.when { white-space: nowrap; font-variant-numeric: tabular-nums; } td.code { white-space: nowrap; font-weight: 600; }
+td.when, td.code { width: 1%; }
+td.when { white-space: nowrap; font-variant-numeric: tabular-nums; }
+td.code { white-space: nowrap; font-weight: 600; }
 td.text { overflow-wrap: anywhere; }
 .search { display: flex; flex-wrap: wrap; gap: 10px; align-items: center; margin-bottom: 12px; }
 input, select { font: inherit; color: inherit; background: var(--page); border: 1px solid var(--line);

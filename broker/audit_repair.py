@@ -10,7 +10,7 @@ from hashlib import file_digest
 from typing import NamedTuple
 
 from broker import audit_rotation as rotation
-from broker.audit_file import TrailFaultError, TrailFile, sync_folder
+from broker.audit_file import TrailFaultError, TrailFile
 from broker.audit_reading import last_line_end, lines_backwards, named, open_to_read
 from broker.audit_record import GENESIS, BrokenChainError, EventLine, claimed_end, new_event_id, seal, utc_now
 from broker.audit_session import session_name
@@ -18,7 +18,7 @@ from broker.audit_verify import Fault, Verdict, verify
 
 
 class Repaired(NamedTuple):
-    """What was done: the new names of the sealed files, oldest first; none: there was nothing to repair."""
+    """What was done: the new names of the sealed files, oldest first; none: no file had to be sealed."""
 
     sealed: list[str]
     said: str
@@ -28,17 +28,16 @@ def repair(path: str) -> Repaired:
     """Seal the trail at `path` if it does not verify. Raises OSError, TrailFaultError."""
     older = [name for _, name in rotation.rotated_files(path)]
     if not os.path.lexists(path):
-        return _repair_missing(path, older)
+        return _continue_older(path, older, "removed")
     file = TrailFile.open(path, create=False)
     try:
         file.lock()
+        if older and os.fstat(file.fd).st_size == 0:
+            return _continue_older(path, older, "emptied")
         verdict = verify(named([*older, path]))
-        if verdict.fault is None and (verdict.records or not older):
+        if verdict.fault is None:
             return Repaired([], _sound(verdict))
-        fault = verdict.fault or Fault(path, 1, "it is empty")
-        if fault.file != path:
-            return _seal_older(older, fault)
-        return _seal_all(path, older, fault)
+        return (_seal_all if verdict.fault.file == path else _seal_older)(path, older, verdict.fault)
     finally:
         file.close()
 
@@ -48,58 +47,55 @@ def _sound(verdict: Verdict) -> str:
     return f"nothing to repair: all {verdict.records} records verify{torn}"
 
 
-def _repair_missing(path: str, older: list[str]) -> Repaired:
+def _continue_older(path: str, older: list[str], fate: str) -> Repaired:
     if not older:
         raise TrailFaultError("there is no trail")
-    fault = Fault(path, 0, "it was removed")
-    _start_new(path, older[-1], fault, "the rotated files beside it")
-    return Repaired(
-        [], f"started a new trail that continues {os.path.basename(older[-1])}: {path} was removed"
-    )
+    last = os.path.basename(older[-1])
+    _start_new(path, older[-1], f"the file after {last} was {fate}")
+    return Repaired([], f"started a new file that continues {last}: what stood at {path} was {fate}")
 
 
-def _seal_older(older: list[str], fault: Fault) -> Repaired:
-    upto = older.index(fault.file) + 1
-    sealed = [_sealed(name) for name in older[:upto]]
-    return Repaired(
-        sealed, f"sealed up to {fault.file}, line {fault.line}: {fault.why}; the rest of the trail verifies"
-    )
+def _seal_older(_path: str, older: list[str], fault: Fault) -> Repaired:
+    sealed = [_seal(name) for name in older[: older.index(fault.file) + 1]]
+    why = f"{fault.file}, line {fault.line}: {fault.why}"
+    return Repaired(sealed, f"{why}; sealed it and what is older, the rest of the trail stays")
 
 
 def _seal_all(path: str, older: list[str], fault: Fault) -> Repaired:
-    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
-    copy = f"{path}.sealed-{stamp}"
+    copy = _sealed_name(path)
     os.link(path, copy, follow_symlinks=False)
-    _start_new(path, copy, fault, os.path.basename(copy))
-    sealed = [_sealed(name) for name in older]
-    return Repaired([*sealed, copy], f"sealed {path}, line {fault.line}: {fault.why}")
+    _start_new(path, copy, f"sealed {os.path.basename(copy)}, line {fault.line}: {fault.why}")
+    return Repaired(
+        [*map(_seal, older), copy], f"{path}, line {fault.line}: {fault.why}; started a new trail"
+    )
 
 
-def _sealed(name: str) -> str:
-    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
-    new = f"{name}.sealed-{stamp}"
+def _seal(name: str) -> str:
+    new = _sealed_name(name)
     os.rename(name, new)
     return new
 
 
-def _start_new(path: str, old: str, fault: Fault, where: str) -> None:
+def _sealed_name(name: str) -> str:
+    return f"{name}.sealed-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
+
+
+def _start_new(path: str, old: str, why: str) -> None:
     with open(old, "rb") as file:
         digest = file_digest(file, "sha256").hexdigest()
     seq, last = _claimed(old)
-    said = f"sealed {where}: SHA-256 {digest}, line {fault.line}: {fault.why}"
     line = EventLine(
         seq=seq + 1,
         ts=utc_now(),
         event_id=new_event_id(),
         event="repaired",
-        detail=said,
+        detail=f"{why}; SHA-256 of {os.path.basename(old)}: {digest}",
         session=session_name(),
         policy_sha256="",
         prev=last,
     )
     rotation.write_next(path, seal(line).line)
-    os.rename(path + ".new", path)
-    sync_folder(path)
+    rotation.take_over(path)
 
 
 def _claimed(name: str) -> tuple[int, str]:

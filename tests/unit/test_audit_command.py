@@ -1,0 +1,422 @@
+"""`hardened-terminal-mcp audit`: what it prints, what it exits with, and what it never does."""
+
+import json
+import re
+import shutil
+import subprocess
+import threading
+from pathlib import Path
+
+import pytest
+
+from broker import audit_show
+from broker.audit_command import main
+from broker.audit_reading import Entry, entries, entries_backwards, named, sources_of
+from broker.audit_show import Style, table_lines
+from broker.audit_tally import Tally
+from broker.refusal import StartupError
+from protocol.messages import ResultCode
+from tests.support.opened_trail import a_call, open_trail, records, result, run, verified
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "audit.jsonl"
+    trail = open_trail(path)
+    for turn in range(3):
+        run(trail, f"git log -{turn}")
+    trail.rotate()
+    trail.outcome(a_call("rm -r x"), result(ResultCode.POLICY_DENIED, "rm is on no list"))
+    trail.outcome(a_call("ls src", tool="explain_command"), result(reason="ls is allowed"))
+    run(trail, "ls src")
+    trail.attempt(a_call("make all"))
+    trail.close()
+    return path
+
+
+def _out(capsys: pytest.CaptureFixture[str], *arguments: str, status: int = 0) -> str:
+    assert main(list(arguments)) == status
+    return capsys.readouterr().out
+
+
+def test_verify_says_what_was_read_and_the_head_to_note(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = _out(capsys, "verify", "--log", str(path))
+    assert said.startswith("OK ")
+    assert records(path)[-1]["hash"] in said
+
+
+def test_verify_names_file_line_and_reason_of_the_first_fault(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path.write_bytes(path.read_bytes().replace(b"rm -r x", b"ls -r x", 1))
+    said = _out(capsys, "verify", "--log", str(path), status=1)
+    assert f"BROKEN  {path}, line 2: its hash does not fit" in said
+
+
+def test_verify_with_a_head_says_where_it_stands_or_that_it_is_missing(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    head = records(path)[-1]["hash"]
+    assert f"record {len(records(path))}" in _out(capsys, "verify", "--log", str(path), "--head", head)
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(lines[:-1]))
+    assert "cut off" in _out(capsys, "verify", "--log", str(path), "--head", head, status=1)
+
+
+def test_verify_takes_files_in_the_order_they_are_named(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    older = f"{path}.000000000001"
+    assert "OK " in _out(capsys, "verify", older, str(path))
+    assert "BROKEN" in _out(capsys, "verify", str(path), older, status=1)
+    assert "what stood before" in _out(capsys, "verify", str(path))
+
+
+def test_verify_says_that_a_last_line_is_torn(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with path.open("ab") as file:
+        file.write(b'{"seq":%d,"ts":' % (len(records(path)) + 1))
+    assert "torn" in _out(capsys, "verify", "--log", str(path))
+
+
+def test_show_prints_one_row_for_a_call_and_says_what_has_no_outcome(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    heading, *rows = _out(capsys, "show", "--log", str(path)).splitlines()
+    assert heading.split() == ["TIME", "(UTC)", "VERDICT", "EXIT", "TIME", "OUT", "ERR", "COMMAND"]
+    assert [row[21:].split()[0] for row in rows] == [
+        "OK",
+        "OK",
+        "OK",
+        "rotated",
+        "continued",
+        "POLICY_DENIED",
+        "└",
+        "OK",
+        "OK",
+        "no",
+    ]
+    assert "rm is on no list" in rows[6]
+    assert "(dry run) ls src" in rows[7]
+    assert rows[8].split()[2:] == ["OK", "0", "3", "ms", "12", "B", "0", "B", "ls", "src"]
+
+
+@pytest.mark.parametrize(
+    ("options", "commands"),
+    [
+        (["--program", "git"], ["git log -0", "git log -1", "git log -2"]),
+        (["--program", "git", "-n", "1"], ["git log -2"]),
+        (["--code", "policy_denied"], ["rm -r x"]),
+        (["--tool", "explain"], ["ls src"]),
+        (["--text", "on no list"], ["rm -r x"]),
+        (["--session", "no such session"], []),
+        (["--until", "2000-01-01"], []),
+        (["--since", "2h", "--program", "rm"], ["rm -r x"]),
+        (["--since", "2999-01-01"], []),
+    ],
+)
+def test_show_selects(
+    path: Path, capsys: pytest.CaptureFixture[str], options: list[str], commands: list[str]
+) -> None:
+    said = _out(capsys, "show", "--log", str(path), "--json", *options)
+    found = [json.loads(line) for line in said.splitlines()]
+    assert [r["command_raw"] for r in found if r["record_type"] == "outcome"] == commands
+
+
+def test_show_as_json_prints_the_lines_as_they_stand_in_the_file(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = _out(capsys, "show", "--log", str(path), "--json", "-n", "0")
+    assert said == Path(f"{path}.000000000001").read_text() + path.read_text()
+
+
+def test_a_row_lets_nothing_through_to_the_terminal() -> None:
+    hostile = "echo \x1b[2J\x07 \u202egnp.exe \u200b\r\n\x9b31m"
+    entry = Entry(
+        seq=1,
+        ts="2026-01-01T00:00:00.000000Z",
+        record_type="outcome",
+        event_id="1",
+        session="1",
+        command_raw=hostile,
+        code="POLICY_DENIED",
+        policy_reason=hostile,
+    )
+    lines = list(table_lines(entry, Style()))
+    assert len(lines) == 2
+    assert all(line.isprintable() for line in lines)
+    assert "\\x1b[2J" in lines[0]
+
+
+def test_a_row_is_cut_to_the_terminal_and_coloured() -> None:
+    entry = Entry(
+        seq=1,
+        ts="2026-01-01T00:00:00.000000Z",
+        record_type="outcome",
+        event_id="1",
+        session="1",
+        command_raw="x" * 500,
+        code="OK",
+    )
+    (row,) = table_lines(entry, Style(100, colour=True))
+    assert "\x1b[32mOK" in row
+    assert len(re.sub(r"\x1b\[\d+m", "", row)) == 100
+
+
+def test_show_follows_what_is_written_into_the_next_file_too(
+    path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trail = open_trail(path)
+    waits = 0
+
+    def wait(_: float) -> None:
+        nonlocal waits
+        waits += 1
+        if waits > 3:
+            raise KeyboardInterrupt
+        run(trail, f"echo {waits}")
+        if waits == 2:
+            trail.rotate()
+
+    monkeypatch.setattr(audit_show.time, "sleep", wait)
+    said = _out(capsys, "show", "--log", str(path), "--follow", "-n", "1")
+    trail.close()
+    assert [line.split()[-2:] for line in said.splitlines()[2:] if "echo" in line] == [
+        ["echo", "1"],
+        ["echo", "2"],
+        ["echo", "3"],
+    ]
+
+
+def test_stats_sum_up_calls_codes_reasons_and_time(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    said = _out(capsys, "stats", "--log", str(path))
+    assert "6 calls (1 dry runs)" in said
+    assert re.search(r"^git +3 ", said, re.MULTILINE)
+    assert re.search(r"1 +POLICY_DENIED +rm is on no list", said)
+    assert "█" in said
+
+
+def test_a_tally_is_bounded_whatever_names_callers_invent() -> None:
+    tally = Tally()
+    for number in range(12_000):
+        day = f"{1900 + number // 336}-{number // 28 % 12 + 1:02}-{number % 28 + 1:02}"
+        tally.add(
+            Entry(
+                seq=number,
+                ts=f"{day}T00:00:00.000000Z",
+                record_type="outcome",
+                event_id=str(number),
+                session="1",
+                argv=(f"name{number}",),
+                command_raw="x",
+                code="POLICY_DENIED",
+                policy_reason=f"name{number} is on no list",
+            )
+        )
+    assert tally.calls == 12_000
+    assert len(tally.programs) <= 1_001
+    assert len(tally.reasons) <= 2_001
+    assert sum(program.calls for program in tally.programs.values()) == 12_000
+    series = tally.series(60)
+    assert len(series) <= 61
+    assert sum(moment.refused for moment in series) == 12_000
+
+
+def test_durations_are_known_within_a_tenth() -> None:
+    tally = Tally()
+    for ms in range(1, 1001):
+        tally.add(
+            Entry(
+                seq=ms,
+                ts="2026-01-01T00:00:00.000000Z",
+                record_type="outcome",
+                event_id=str(ms),
+                session="1",
+                argv=("ls",),
+                command_raw="ls",
+                code="OK",
+                duration_ms=ms,
+            )
+        )
+    durations = tally.programs["ls"].durations
+    assert durations.percentile_ms(0.5) == pytest.approx(500, rel=0.1)
+    assert durations.percentile_ms(0.95) == pytest.approx(950, rel=0.1)
+    assert durations.longest_ms == 1000
+
+
+def test_lines_are_the_same_read_backwards(path: Path) -> None:
+    forwards = list(entries(sources_of(str(path))))
+    assert list(entries_backwards(sources_of(str(path))))[::-1] == forwards
+    assert len(forwards) == len(records(path))
+
+
+def test_since_begins_in_the_middle_of_a_large_file(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    trail = open_trail(path, durability="os")
+    for _ in range(1_000):
+        run(trail)
+    trail.close()
+    since = records(path)[1_234]["ts"]
+    found = [entry.seq for _, entry in entries(named([str(path)]), since)]
+    assert found == list(range(1_235, 2_001))
+
+
+def test_a_trail_that_cannot_be_read_is_said_in_one_line(tmp_path: Path) -> None:
+    for log in (tmp_path / "missing.jsonl", tmp_path):
+        with pytest.raises(StartupError, match=str(log)):
+            main(["show", "--log", str(log)])
+
+
+def test_without_a_file_the_settings_say_which_trail(
+    path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTMCP_AUDIT_LOG", str(path))
+    assert "OK " in _out(capsys, "verify")
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], ["unheard-of"], ["verify", "--head", "xyz"], ["show", "--since", "soon"]]
+)
+def test_wrong_usage_exits_with_2(arguments: list[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(arguments)
+    assert caught.value.code == 2
+
+
+def test_repair_leaves_a_sound_trail_alone(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = path.read_bytes()
+    assert "nothing to repair" in _out(capsys, "repair", "--log", str(path))
+    assert path.read_bytes() == before
+
+
+def test_repair_seals_the_old_files_and_starts_a_trail_that_names_the_last_hash(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    last = records(path)[-1]
+    broken = path.read_bytes().replace(b"rm -r x", b"ls -r x", 1)
+    path.write_bytes(broken)
+    with pytest.raises(StartupError):
+        open_trail(path)
+    said = _out(capsys, "repair", "--log", str(path))
+    sealed = [
+        Path(line.removeprefix("sealed: ")) for line in said.splitlines() if line.startswith("sealed: ")
+    ]
+    assert len(sealed) == 2
+    assert sealed[-1].read_bytes() == broken
+    trail = open_trail(path)
+    run(trail)
+    trail.close()
+    first = records(path)[0]
+    assert (first["event"], first["prev"], first["seq"]) == ("repaired", last["hash"], last["seq"] + 1)
+    assert "line 2" in first["detail"]
+    assert verified(path).sound
+
+
+def test_repair_of_an_older_file_seals_it_and_keeps_the_rest(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    older = Path(f"{path}.000000000001")
+    older.write_bytes(older.read_bytes().replace(b"git log -1", b"git log -9", 1))
+    _out(capsys, "verify", "--log", str(path), status=1)
+    _out(capsys, "repair", "--log", str(path))
+    assert not older.exists()
+    assert verified(path).sound
+
+
+@pytest.mark.parametrize("way", ["removed", "emptied"])
+def test_repair_continues_the_rotated_files_of_a_trail_that_is_gone(
+    path: Path, capsys: pytest.CaptureFixture[str], way: str
+) -> None:
+    if way == "removed":
+        path.unlink()
+    else:
+        path.write_bytes(b"")
+    _out(capsys, "repair", "--log", str(path))
+    trail = open_trail(path)
+    run(trail)
+    trail.close()
+    assert verified(path).sound
+
+
+def test_repair_of_a_file_that_never_was_a_trail(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path.write_bytes(b"nonsense\n" * 1000)
+    _out(capsys, "repair", "--log", str(path))
+    open_trail(path).close()
+    assert verified(path).sound
+
+
+def _report(path: Path, target: Path, capsys: pytest.CaptureFixture[str]) -> str:
+    _out(capsys, "report", "--log", str(path), "--html", str(target))
+    return target.read_text()
+
+
+HOSTILE = "echo <script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\"> </table> & \u202e"
+
+
+def test_a_report_holds_no_address_and_escapes_every_text(
+    path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trail = open_trail(path)
+    trail.outcome(a_call(HOSTILE), result(ResultCode.POLICY_DENIED, HOSTILE))
+    trail.event("protocol_violation", HOSTILE)
+    trail.close()
+    page = _report(path, tmp_path / "page.html", capsys)
+    assert page.count("<script>") == 1
+    assert "<img" not in page
+    assert "\u202e" not in page
+    assert "&lt;script&gt;document.title" in page
+    assert not re.search(r"(src|href|url)\s*[=(]\s*[\"']?(https?:|//)", page.replace(HOSTILE, ""))
+    assert "default-src 'none'" in page
+    assert (tmp_path / "page.html").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_report_of_an_empty_trail_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    open_trail(tmp_path / "audit.jsonl").close()
+    assert "no records" in _report(tmp_path / "audit.jsonl", tmp_path / "page.html", capsys)
+
+
+def _browser() -> str:
+    for name in ("chromium", "chromium-browser", "google-chrome"):
+        if found := shutil.which(name):
+            return found
+    pytest.skip("no chromium is installed")
+
+
+def test_a_report_works_in_a_browser_and_runs_nothing_but_its_own_script(
+    path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trail = open_trail(path)
+    trail.outcome(a_call(HOSTILE), result(ResultCode.POLICY_DENIED, HOSTILE))
+    trail.close()
+    _report(path, tmp_path / "page.html", capsys)
+    options = "headless no-sandbox disable-gpu disable-quic no-first-run disable-background-networking"
+    flags = [f"--{name}" for name in (options + " disable-component-update disable-sync").split()]
+    command = [_browser(), *flags, f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom"]
+    done = subprocess.run(
+        [*command, f"file://{tmp_path / 'page.html'}"], capture_output=True, timeout=50, check=True
+    )
+    page = done.stdout.decode()
+    assert re.search(r'id="shown"[^>]*>(\d+) of \1 rows<', page), "the page's own script ran"
+    assert "<title>Audit report</title>" in page, "and no other"
+
+
+def test_readers_do_not_disturb_a_broker_that_writes(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trail = open_trail(path, durability="os", max_bytes=65_536)
+    stop = threading.Event()
+
+    def write() -> None:
+        while not stop.is_set():
+            run(trail)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        for _ in range(20):
+            assert verified(path).sound
+            assert len(list(entries_backwards(sources_of(str(path))))) > 0
+    finally:
+        stop.set()
+        writer.join(10)
+    trail.close()
+    assert verified(path).sound
