@@ -94,7 +94,7 @@ def _program(policy: Policy, name: str) -> Iterator[Warned]:
 def _openness(entry: Entry) -> Iterator[Warned]:
     name, rule = os.path.basename(entry.name), entry.rule
     open_arguments = entry.options() is None
-    if name in RUN_ANYTHING:
+    if name in RUN_ANYTHING and not (entry.options() and rule.operands == ("none",)):
         yield Warned(
             entry.place,
             f"{name} runs any program that it is given; only its profile in the kernel confines it",

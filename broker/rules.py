@@ -198,7 +198,8 @@ class Entry:
         self._denied.check_given(reading.given, self._table.options if self._table else {})
         for name in self.rule.require_options if required else ():
             if self._canonical(name, "require_options") not in reading.given:
-                raise denied(f"{self.name} is allowed only with {name}", self.place)
+                instead = self.rule.instead.get("operands", "")
+                raise denied(f"{self.name} is allowed only with {name}", self.place, instead)
         for word in reading.values:
             self._check_kind(word)
         return [word for word in reading.values if word.kind and (word.kind.path or word.kind.scanned)]

@@ -76,7 +76,7 @@ class Rule(_Table, frozen=True):
     require_options   only together with all of these; of a program with subcommands: in front of one.
     operands          kinds of the words that are no options, in order; the last repeats. Default: "path".
     operands_with     option: `operands` that hold once that option is given (grep's -e, `git tag --list`).
-    instead           option or subcommand: what to do instead, for the reason of its refusal.
+    instead           option, subcommand or "operands": what to do instead, for the reason of a refusal.
     arguments_before  put in front of what the caller wrote; for a subcommand, right after its name.
     environment       fixed variables.
     subcommands       names of which the first operand must be one; default: those with a rule of their own.

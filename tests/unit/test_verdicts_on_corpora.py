@@ -33,9 +33,7 @@ REFUSED_EVERYDAY = {
         ("ben-0236", "ben-0541", "ben-0703", "ben-0900", "ben-0921", "ben-0925", "ben-0934"), BY_DESIGN
     ),
     **dict.fromkeys(("ben-0951", "ben-0953", "ben-1283", "ben-1324", "ben-1361"), BY_DESIGN),
-    **dict.fromkeys(
-        ("ben-0377", "ben-0441", "ben-0445", "ben-0446", "ben-0521", "ben-1171", "ben-1219"), NOT_LISTED
-    ),
+    **dict.fromkeys(("ben-0377", "ben-0441", "ben-0445", "ben-0446", "ben-1171", "ben-1219"), NOT_LISTED),
     **dict.fromkeys(("ben-0863", "ben-0865", "ben-1002", "ben-1072"), PROGRAM_TEXT),
 }
 """Every everyday command that the default policy refuses, with its reason."""
