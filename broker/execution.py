@@ -4,11 +4,14 @@ Always true: nothing starts that `containment` did not prepare; closing leaves n
 """
 
 import os
+import resource
 from collections.abc import Callable
+from typing import Final
 
 from broker import kernel, schema, seccomp, temporary
 from broker.birth import spawn_frontend
 from broker.canary import layers_in_force
+from broker.census import Census
 from broker.confinement import Places
 from broker.containment import Containment
 from broker.jail import Jail
@@ -19,6 +22,11 @@ from broker.run import Call
 from broker.warden import Warden
 
 __all__ = ["Completed", "Executor", "Job", "Running", "spawn_frontend"]
+
+CLOSE_S: Final = 3.0
+"""How long a cancelled run may take to end; what is left is killed by the reaper."""
+OPEN_FILES: Final = 65_536
+"""A run takes about ten descriptors of the broker."""
 
 
 class Executor:
@@ -36,6 +44,9 @@ class Executor:
         `containment` demands.
         """
         kernel.close_on_exec(3)
+        _raise_open_files()
+        self.warn = warn
+        self._runs: set[Running] = set()
         in_force = layers_in_force(containment.mode, warn)
         self.containment = Containment(in_force, Places(jail.real, os.path.realpath(home)))
         self.jail = jail.real
@@ -51,6 +62,7 @@ class Executor:
         self.nursery = Nursery(
             self.containment.scope_fd, identity_of(containment.run_as), common, self.warden.live
         )
+        self.census = Census() if in_force.scoped else None
         self.null_fd = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
 
     def start(self, job: Job, before: Callable[[], None], done: Callable[[Completed], None]) -> Running:
@@ -64,10 +76,34 @@ class Executor:
         except OSError as error:
             raise ExecutorError(f"the command cannot be confined: {error.strerror}") from None
         running = Running(job)
-        self.nursery.submit(Call(self, prepared, running, before, done).run)
+        self._runs.add(running)
+        try:
+            self.nursery.submit(Call(self, prepared, running, before, done).run)
+        except ExecutorError:
+            self.ended(running)
+            raise
         return running
+
+    def ended(self, running: Running) -> None:
+        """Forget a run; called once, when it has ended or never began."""
+        self._runs.discard(running)
+        running.close()
 
     def close(self) -> None:
         """Kill every command and all that descends from it, and wait until that was done."""
+        runs = tuple(self._runs)
+        for running in runs:
+            running.cancel()
+        for running in runs:
+            running.ended.wait(CLOSE_S)
         self.nursery.close()
         self.warden.close()
+        os.close(self.null_fd)
+        if self.census is not None:
+            self.census.close()
+
+
+def _raise_open_files() -> None:
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    wanted = OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

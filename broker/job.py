@@ -8,6 +8,7 @@ import os
 import time
 from typing import NamedTuple, Protocol
 
+from broker.latch import Latch
 from broker.policy import Permitted
 from protocol.messages import ResultCode
 
@@ -60,6 +61,7 @@ class Running:
         self._lock = _thread.allocate_lock()
         self.cancel_fd = os.eventfd(0, os.EFD_CLOEXEC)
         self.cancelled = False
+        self.ended = Latch()
 
     def cancel(self) -> None:
         """Kill the run soon; `done` still comes. Once it has ended this does nothing."""

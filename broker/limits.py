@@ -2,7 +2,7 @@
 
 Always true: a hard limit is only ever lowered, as an unprivileged process must; no core is ever written.
 The kernel counts RLIMIT_NPROC per user, not per run, and not at all for uid 0: so it is set above what runs
-already, a bound on a fork bomb's burst, and the exact count is kept by `execution`.
+already, a bound on a fork bomb's burst, and the count of one run is taken by `census`.
 """
 
 import os
@@ -30,12 +30,12 @@ def rlimits_for(limits: Limits) -> RLimits:
     return tuple(pairs)
 
 
-def apply(pid: int, rlimits: RLimits, processes: int) -> None:
-    """Limit the process `pid` (prlimit(2)); one that has ended needs no limit. Raises OSError.
+def apply(pid: int, rlimits: RLimits, tasks: int) -> None:
+    """Limit the process `pid` (prlimit(2)), and its user to `tasks` more than there are now. Raises OSError.
 
-    The caller must not reap `pid` before this returns: its number could be another process's by then.
+    One that has ended needs no limit; but the caller sees to it that its number cannot be another's by then.
     """
-    pairs = rlimits if os.geteuid() == 0 else (*rlimits, (resource.RLIMIT_NPROC, _tasks_now() + processes))
+    pairs = rlimits if os.geteuid() == 0 else (*rlimits, (resource.RLIMIT_NPROC, _tasks_now() + tasks))
     try:
         for kind, value in pairs:
             lowered = _lowered(kind, value)

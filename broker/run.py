@@ -7,15 +7,16 @@ thread's last act, whatever happens.
 """
 
 import _thread
+import contextlib
 import os
 import select
 import signal
-import sys
 import time
 from collections.abc import Callable
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 from broker import limits, temporary
+from broker.census import THREADS_PER_PROCESS, Census
 from broker.containment import Containment, Prepared
 from broker.job import Completed, Job, Running
 from broker.landlock import READ, WRITE, Rule
@@ -31,10 +32,15 @@ READ_BYTES: Final = 65_536
 DRAIN_S: Final = 0.15
 """After the kill: how long the dying may take to let go of the pipes."""
 
+COUNT_S: Final = 0.03
+"""How often a run's processes are counted."""
 REMOVED_S: Final = 10.0
 """How long the removal of a temporary folder may hold up the answer."""
 
+TOO_MANY: Final = "more processes or threads at once than its limit"
 CANCELLED: Final = "cancelled by the client; the command was killed"
+
+T = TypeVar("T")
 
 
 class Premises(Protocol):
@@ -43,10 +49,17 @@ class Premises(Protocol):
     containment: Containment
     nursery: Nursery
     warden: Warden
+    census: Census | None
     jail: str
     environment: dict[str, str]
     temporary_base: str
     null_fd: int
+
+    def warn(self, line: str, /) -> None:
+        """Tell the operator."""
+
+    def ended(self, running: Running, /) -> None:
+        """Forget a run."""
 
 
 class Started(NamedTuple):
@@ -90,29 +103,41 @@ class Call:
 
     def run(self) -> None:
         """Run the job to its end, then call `done`."""
-        try:
-            verdict = self._attempt()
-        except Refusal as refusal:
-            verdict = Verdict(refusal.code, refusal.reason)
-        except Exception as error:  # noqa: BLE001 - what nobody foresaw ends the call, not the broker
-            verdict = Verdict(ResultCode.INTERNAL_ERROR, "internal error of the server")
-            print(f"hardened-terminal-mcp: internal error in a call: {type(error).__name__}", file=sys.stderr)
-        completed = self._completed(verdict)
-        self._running.close()
+        verdict = self._guarded(self._attempt)
+        completed = self._guarded(lambda: self._completed(verdict))
+        if isinstance(completed, Verdict):
+            completed = Completed(
+                completed.code, None, "", "", 0, 0, self._running.elapsed_ms(), completed.reason
+            )
+        self._premises.ended(self._running)
         self._done(completed)
+        self._running.ended.open()
+
+    def _guarded(self, step: Callable[[], T]) -> T | Verdict:
+        try:
+            return step()
+        except Refusal as refusal:
+            return Verdict(refusal.code, refusal.reason)
+        except Exception as error:  # noqa: BLE001 - what nobody foresaw ends the call, not the broker
+            self._premises.warn(f"internal error in a call: {type(error).__name__}")
+            return Verdict(ResultCode.INTERNAL_ERROR, "internal error of the server")
 
     def _attempt(self) -> Verdict:
         try:
             self._before()
+            if self._running.cancelled:
+                raise ExecutorError(CANCELLED)
             self._job.permitted.program.verify()
             started = self._start()
+        except BaseException:
+            self._kill_domain()  # a program that was started, but is not watched, must not stay
+            raise
         finally:
             self._close(self._inner_fds)
         try:
-            verdict = self._attend(started)
+            return self._attend(started)
         finally:
             self._end(started)
-        return verdict
 
     def _start(self) -> Started:
         """Put every layer on this thread and start the program. Raises ExecutorError."""
@@ -125,12 +150,15 @@ class Call:
             further = Rule(self._temporary, READ | WRITE)
         stdout_r, stdout_w = self._pipe()
         stderr_r, stderr_w = self._pipe()
-        terms = Terms(rlimits_for(permitted.limits), permitted.limits.processes, self._writable_places())
+        terms = Terms(rlimits_for(permitted.limits), self._tasks(), self._writable_places())
         asking = self._confine(further, terms)
         pid = self._spawn(environment, (premises.null_fd, stdout_w, stderr_w))
         if not asking:
-            limits.apply(pid, terms.rlimits, terms.processes)
+            limits.apply(pid, terms.rlimits, terms.tasks)
         return Started(pid, os.pidfd_open(pid), stdout_r, stderr_r)
+
+    def _tasks(self) -> int:
+        return self._job.permitted.limits.processes * THREADS_PER_PROCESS
 
     def _writable_places(self) -> tuple[str, ...]:
         places = (self._premises.jail,) if self._job.permitted.profile.writes else ()
@@ -166,21 +194,28 @@ class Call:
 
     def _attend(self, started: Started) -> Verdict:
         """Read until the leader ends, or must."""
-        timeout_s = self._job.permitted.limits.timeout_s
-        deadline = time.monotonic() + timeout_s
+        bounds = self._job.permitted.limits
         reader = Reader(started, self._job)
         reader.poll.register(self._running.cancel_fd, select.POLLIN)
+        now = time.monotonic()
+        deadline, next_count = now + bounds.timeout_s, now + COUNT_S
         while True:
-            left_s = deadline - time.monotonic()
-            if left_s <= 0:
-                return Verdict(
-                    ResultCode.TIMEOUT, f"killed after {timeout_s:g} s, its time limit (timeout_s)"
-                )
-            ready = reader.read(left_s)
+            ready = reader.read(max(0.0, min(deadline, next_count) - now))
+            now = time.monotonic()
             if self._running.cancelled:
                 return Verdict(ResultCode.EXECUTOR_ERROR, CANCELLED)
             if started.pidfd in ready:
                 return Verdict(ResultCode.OK)
+            if now >= deadline:
+                return Verdict(
+                    ResultCode.TIMEOUT, f"killed after {bounds.timeout_s:g} s, its time limit (timeout_s)"
+                )
+            if now >= next_count:
+                if self._premises.census and self._premises.census.exceeds(bounds.processes):
+                    return Verdict(
+                        ResultCode.EXECUTOR_ERROR, f"killed: {TOO_MANY} ({bounds.processes}, processes)"
+                    )
+                next_count = now + COUNT_S
 
     def _end(self, started: Started) -> None:
         """Kill what is left of the domain, take what the pipes still hold, reap the leader."""
@@ -196,19 +231,21 @@ class Call:
         os.close(started.pidfd)
 
     def _kill(self, started: Started) -> None:
-        """Kill this call's domain, and nothing else.
+        """Kill what this call started; without scoped signals only its process group is reached."""
+        if not self._premises.nursery.scoped:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(started.pid, signal.SIGKILL)
+        self._kill_domain()
+
+    def _kill_domain(self) -> None:
+        """Kill everything in this thread's Landlock domain; does nothing before the thread has one of its own.
 
         One kill(-1) is enough: the kernel holds its list of processes meanwhile, and a fork under way is
-        ended by the signal or has its child on the list. Without scoped signals only the leader's process
-        group is reached.
+        ended by the signal or has its child on the list.
         """
-        try:
-            if self._premises.nursery.scoped and self._confined:
+        if self._premises.nursery.scoped and self._confined:
+            with contextlib.suppress(ProcessLookupError):
                 os.kill(-1, signal.SIGKILL)
-            else:
-                os.killpg(started.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            return
 
     def _completed(self, verdict: Verdict) -> Completed:
         self._close(self._outer_fds)

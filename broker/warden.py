@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from broker import kernel, limits, metadata, temporary
 from broker.kernel import Question
+from broker.latch import Latch
 from broker.limits import RLimits
 from broker.syscalls import NUMBER
 
@@ -31,7 +32,7 @@ class Terms(NamedTuple):
     """
 
     rlimits: RLimits
-    processes: int
+    tasks: int
     places: tuple[str, ...]
 
 
@@ -80,11 +81,11 @@ class Warden:
 
         self._do(act)
 
-    def remove(self, folder: str) -> "Answer":
+    def remove(self, folder: str) -> Latch:
         """Remove a temporary folder soon; in a thread of its own, as it may hold much."""
-        answer = Answer()
-        self._do(lambda: _thread.start_new_thread(_remove, (folder, answer)))
-        return answer
+        removed = Latch()
+        self._do(lambda: _thread.start_new_thread(_remove, (folder, removed)))
+        return removed
 
     def _do(self, action: Callable[[], object]) -> None:
         self._actions.append(action)
@@ -126,29 +127,13 @@ class Warden:
         if ward.started:
             return errno.EACCES
         ward.started = True
-        limits.apply(question.pid, ward.terms.rlimits, ward.terms.processes)
+        limits.apply(question.pid, ward.terms.rlimits, ward.terms.tasks)
         kernel.seccomp_continue(listener_fd, question)
         return 0
 
 
-class Answer:
-    """Something that the warden will have done."""
-
-    def __init__(self) -> None:
-        self._lock = _thread.allocate_lock()
-        self._lock.acquire()
-
-    def give(self) -> None:
-        """Say that it is done."""
-        self._lock.release()
-
-    def wait(self, timeout_s: float) -> bool:
-        """Wait for it. Returns whether it was done in time."""
-        return self._lock.acquire(timeout=timeout_s)
-
-
-def _remove(folder: str, answer: Answer) -> None:
+def _remove(folder: str, removed: Latch) -> None:
     try:
         temporary.remove(folder)
     finally:
-        answer.give()
+        removed.open()
