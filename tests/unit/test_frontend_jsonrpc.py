@@ -119,5 +119,6 @@ def test_a_line_over_the_limit_is_told_once_and_the_next_one_is_read(step):
 
 def test_a_line_over_the_limit_that_never_ends_is_not_kept():
     lines = Lines(1000)
-    assert outcomes(lines, *([b"x" * 900] * 1000), b"") == ["too long"]
-    assert len(lines._untrusted) == 0
+    assert outcomes(lines, *([b"x" * 900] * 1000)) == ["too long"]
+    assert len(lines._untrusted) <= 1900
+    assert outcomes(lines, b"") == []

@@ -128,13 +128,43 @@ def test_a_client_that_does_not_read_blocks_only_itself_and_memory_stays_bounded
     quiet_end(client)
 
 
-def test_a_client_that_never_reads_stderr_cannot_stop_the_server(broker):
+@pytest.mark.parametrize(
+    "line", [b'{"jsonrpc":"2.0","id":%d,"method":"tools/list"}\n', b"%d\n" * 50], ids=["answers", "errors"]
+)
+def test_a_client_that_does_not_read_what_needs_no_broker_is_not_read_either(client, line):
+    before_kib = client.memory_kib()
+    fd = client.process.stdin.fileno()
+    os.set_blocking(fd, False)
+    numbers_in_line = line.count(b"%d")
+    sent = 0
+    while sent < 1_000_000 and select.select([], [fd], [], 1)[1]:
+        os.write(fd, line % ((sent,) * numbers_in_line))
+        sent += numbers_in_line
+    assert sent < 200_000
+    assert client.memory_kib() - before_kib < 32 * 1024
+    assert len([client.receive() for _ in range(sent)]) == sent
+
+
+@pytest.fixture
+def full_stderr():
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     while select.select([], [writer], [], 0)[1]:
         os.write(writer, b"x" * 4096)
     os.set_blocking(writer, True)
-    with McpFrontend(broker, stderr=writer) as client:
+    yield writer
+    os.close(reader)
+    os.close(writer)
+
+
+def test_even_its_own_lines_never_wait_for_somebody_to_read_stderr(broker, full_stderr):
+    broker.kill()
+    with McpFrontend(broker, stderr=full_stderr) as client:
+        assert client.ended()[0] == 70
+
+
+def test_a_client_that_never_reads_stderr_cannot_stop_the_server(broker, full_stderr):
+    with McpFrontend(broker, stderr=full_stderr) as client:
         client.initialize()
         for number in range(2000):
             client.send_bytes(
@@ -143,8 +173,6 @@ def test_a_client_that_never_reads_stderr_cannot_stop_the_server(broker):
             assert "error" in client.receive()
         client.close_input()
         assert client.ended()[0] == 0
-    os.close(reader)
-    os.close(writer)
 
 
 # The end
@@ -155,7 +183,10 @@ def test_the_answers_of_calls_in_flight_go_out_after_the_end_of_input(client, br
     client.call(2, "hold")
     broker.next_request()
     broker.next_request()
+    client.send_bytes(b'{"jsonrpc":"2.0","id":3,"method":"ping"}')
     client.close_input()
+    # A line without its end is answered only when the end of the input was seen.
+    assert client.receive()["id"] == 3
     broker.release()
     assert {client.receive()["id"], client.receive()["id"]} == {1, 2}
     with pytest.raises(EOFError):

@@ -99,6 +99,18 @@ def test_an_input_that_is_paused_at_its_end_still_ends(loop, pipe):
     assert reading.lines == [b"one", b"two"]
 
 
+def test_an_input_that_is_paused_by_its_very_last_line_ends_only_after_it_was_resumed(loop, pipe):
+    os.write(pipe[1], b"one\ntwo")
+    os.close(pipe[1])
+    reading = Reading(loop, pipe[0], pause_after=2)
+    reading.until(lambda: len(reading.lines) == 2)
+    turn(loop)
+    assert reading.ends == 0
+    reading.input.resume()
+    reading.until(lambda: reading.ends)
+    assert (reading.lines, reading.ends) == ([b"one", b"two"], 1)
+
+
 def test_resuming_twice_and_pausing_at_once_is_harmless(loop, pipe):
     os.write(pipe[1], b"one\n")
     reading = Reading(loop, pipe[0])
