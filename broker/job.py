@@ -10,6 +10,7 @@ from typing import NamedTuple, Protocol
 
 from broker.latch import Latch
 from broker.policy import Permitted
+from broker.refusal import ExecutorError
 from protocol.messages import ResultCode
 
 
@@ -69,6 +70,11 @@ class Running:
             if self.cancel_fd >= 0:
                 self.cancelled = True
                 os.eventfd_write(self.cancel_fd, 1)
+
+    def refuse_cancelled(self) -> None:
+        """Raise ExecutorError if the run was cancelled before its program started."""
+        if self.cancelled:
+            raise ExecutorError("cancelled by the client before it started")
 
     def close(self) -> None:
         """Let go of the descriptor; the run has ended."""

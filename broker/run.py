@@ -125,8 +125,7 @@ class Call:
     def _attempt(self) -> Verdict:
         try:
             self._before()
-            if self._running.cancelled:
-                raise ExecutorError(CANCELLED)
+            self._running.refuse_cancelled()
             self._job.permitted.program.verify()
             started = self._start()
         except BaseException:
