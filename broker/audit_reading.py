@@ -100,17 +100,24 @@ def opened(sources: Iterable[Source]) -> Iterator[tuple[Source, int]]:
 
     A rotated file that was deleted since it was listed is left out: in between, `verify` sees the break.
     """
-    for source in sources:
-        try:
-            fd = open_to_read(source.name) if source.held is None else source.held
-        except FileNotFoundError:
-            if not source.may_vanish:
-                raise
-            continue
-        try:
-            yield source, fd
-        finally:
-            os.close(fd)
+    waiting = list(sources)
+    try:
+        while waiting:
+            source = waiting.pop(0)
+            try:
+                fd = open_to_read(source.name) if source.held is None else source.held
+            except FileNotFoundError:
+                if not source.may_vanish:
+                    raise
+                continue
+            try:
+                yield source, fd
+            finally:
+                os.close(fd)
+    finally:
+        for source in waiting:
+            if source.held is not None:
+                os.close(source.held)
 
 
 def open_to_read(path: str) -> int:

@@ -123,8 +123,23 @@ def digest(data: bytes) -> str:
 def seal(line: Line) -> Sealed:
     """Return the canonical line of a record together with its hash."""
     body = _encode(line)
+    if not body.isascii():
+        body = _escaped(body)
     own = digest(body)
     return Sealed(b'%b%b%b"}\n' % (body[:-1], _HASH_FIELD, own.encode()), own)
+
+
+def _escaped(body: bytes) -> bytes:
+    """Return the same JSON without what ends a line for some readers, or hides or reorders what a person reads."""
+    text = body.decode()
+    if text.isprintable():
+        return body
+    return "".join(c if c.isprintable() else _encode_ascii(c) for c in text).encode()
+
+
+def _encode_ascii(character: str) -> str:
+    units = character.encode("utf-16-be")
+    return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
 
 
 def check(line: bytes, seq: int | None, prev: bytes | None) -> bytes:

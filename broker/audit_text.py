@@ -69,26 +69,40 @@ def _bounded(text: str, limit: int, name: str, cut: dict[str, Cut]) -> str:
 
 
 def redacted_words(argv: tuple[str, ...], redact: Redact) -> tuple[str, ...]:
-    """Return the words without their secrets.
+    """Return the words without their secrets, judged together: a secret may need the words around it to be seen.
 
-    Where a secret cannot be told from the words around it, word boundaries are given up, not the redaction.
+    Where it cannot be told which word it is in, word boundaries are given up, not the redaction.
     """
     words = tuple(map(printable, argv))
-    joined = " ".join(words)
-    clean = redact(joined)
-    if clean == joined:
-        return words
+    typed = tuple(map(_typed, words))
+    text = " ".join(typed)
+    clean = redact(text)
+    kept = words if clean == text else _aligned(words, typed, clean, redact)
+    plain = " ".join(kept)
+    clean = plain if plain == text else redact(plain)
+    return kept if clean == plain else tuple(clean.split(" "))
+
+
+def _typed(word: str) -> str:
+    """Return a word with spaces as a person would quote it: unquoted, its second half would look like the next word."""
+    if " " not in word and "\t" not in word:
+        return word
+    name, equals, value = word.partition("=")
+    return f'{name}="{value}"' if equals and " " not in name else f'"{word}"'
+
+
+def _aligned(words: tuple[str, ...], typed: tuple[str, ...], clean: str, redact: Redact) -> tuple[str, ...]:
     if len(words) <= ARGV_WORDS:
-        kept = tuple(_redacted_word(words, at, redact) for at in range(len(words)))
-        again = " ".join(kept)
-        if redact(again) == again:
-            return kept
+        kept = tuple(_redacted_word(typed, at, redact) for at in range(len(typed)))
+        if " ".join(kept) == clean:
+            return tuple(
+                word if now == before else now for word, before, now in zip(words, typed, kept, strict=True)
+            )
     return tuple(clean.split(" "))
 
 
 def _redacted_word(words: tuple[str, ...], at: int, redact: Redact) -> str:
-    # Some secrets are only seen together with the words before them: `--password X`, `Authorization: Bearer
-    # X`.
+    # Some secrets are only seen together with the words before them: `--password X`, `Authorization: Bearer X`.
     for first in range(max(at - 2, 0), at):
         before = " ".join(words[first:at]) + " "
         whole = before + words[at]

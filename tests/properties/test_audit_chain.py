@@ -1,5 +1,6 @@
 """Whatever is done to a trail by another hand is found; whatever brokers do to it, alone or together, is not."""
 
+import os
 import random
 import tempfile
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from broker.audit import Trail
-from broker.audit_reading import named
+from broker.audit_reading import Source
 from broker.audit_record import Call
 from broker.audit_verify import verify
 from protocol.messages import ResultCode
@@ -34,18 +35,14 @@ def untouched() -> Iterator[list[bytes]]:
         yield [Path(name).read_bytes() for name in files_of(path)]
 
 
-@pytest.fixture(scope="module")
-def place() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory() as folder:
-        yield Path(folder)
+def _verify(contents: list[bytes], head: str | None = None) -> bool:
+    return verify([_in_memory(content) for content in contents], head).sound
 
 
-def _verify(place: Path, contents: list[bytes], head: str | None = None) -> bool:
-    names = []
-    for number, content in enumerate(contents):
-        (place / str(number)).write_bytes(content)
-        names.append(str(place / str(number)))
-    return verify(named(names), head).sound
+def _in_memory(content: bytes) -> Source:
+    fd = os.memfd_create("trail")
+    os.write(fd, content)
+    return Source("trail", fd)
 
 
 def _lines(content: bytes) -> list[bytes]:
@@ -56,46 +53,50 @@ def _head(contents: list[bytes]) -> str:
     return contents[-1][-67:-3].decode()
 
 
-def test_an_untouched_trail_verifies(untouched: list[bytes], place: Path) -> None:
+def test_no_descriptor_is_left_open_by_a_fault(untouched: list[bytes]) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    assert not _verify([b"nonsense\n", *untouched])
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_an_untouched_trail_verifies(untouched: list[bytes]) -> None:
     assert len(untouched) == 3
-    assert _verify(place, untouched)
-    assert _verify(place, untouched, _head(untouched))
+    assert _verify(untouched)
+    assert _verify(untouched, _head(untouched))
     for content in untouched:
-        assert _verify(place, [content])
+        assert _verify([content])
 
 
-def test_every_single_byte_that_is_changed_is_found(untouched: list[bytes], place: Path) -> None:
+def test_every_single_byte_that_is_changed_is_found(untouched: list[bytes]) -> None:
     content = untouched[0]
     for position in range(len(content)):
         changed = bytearray(content)
         changed[position] ^= random.randrange(1, 256)
-        assert not _verify(place, [bytes(changed), *untouched[1:]]), position
+        assert not _verify([bytes(changed), *untouched[1:]]), position
 
 
-def test_every_single_byte_that_is_changed_in_the_last_file_is_found(
-    untouched: list[bytes], place: Path
-) -> None:
+def test_every_single_byte_that_is_changed_in_the_last_file_is_found(untouched: list[bytes]) -> None:
     content = untouched[-1]
     for position in range(len(content)):
         changed = bytearray(content)
         changed[position] ^= random.randrange(1, 256)
-        assert not _verify(place, [*untouched[:-1], bytes(changed)]), position
+        assert not _verify([*untouched[:-1], bytes(changed)]), position
 
 
-def test_every_single_byte_that_is_inserted_or_removed_is_found(untouched: list[bytes], place: Path) -> None:
+def test_every_single_byte_that_is_inserted_or_removed_is_found(untouched: list[bytes]) -> None:
     content = untouched[1]
     for position in range(len(content)):
         inserted = content[:position] + bytes([random.randrange(256)]) + content[position:]
         removed = content[:position] + content[position + 1 :]
         for changed in (inserted, removed):
             # A byte put beside its like changes nothing.
-            assert changed == content or not _verify(place, [untouched[0], changed, untouched[2]]), position
+            assert changed == content or not _verify([untouched[0], changed, untouched[2]]), position
 
 
 @given(st.data())
 @settings(max_examples=200, deadline=None)
 def test_lines_that_are_removed_repeated_moved_or_exchanged_are_found(
-    untouched: list[bytes], place: Path, data: st.DataObject
+    untouched: list[bytes], data: st.DataObject
 ) -> None:
     number = data.draw(st.integers(0, 2), "file")
     lines = _lines(untouched[number])
@@ -116,39 +117,37 @@ def test_lines_that_are_removed_repeated_moved_or_exchanged_are_found(
         changed.insert(at, data.draw(st.sampled_from([*_lines(b"".join(untouched)), b"\n", b"{}\n"])))
     assume(changed != lines)
     contents = [*untouched[:number], b"".join(changed), *untouched[number + 1 :]]
-    assert not _verify(place, contents)
+    assert not _verify(contents)
 
 
 @given(cut=st.integers(1, 4000))
 @settings(max_examples=100, deadline=None)
-def test_a_tail_that_was_cut_off_is_found_with_a_head(untouched: list[bytes], place: Path, cut: int) -> None:
+def test_a_tail_that_was_cut_off_is_found_with_a_head(untouched: list[bytes], cut: int) -> None:
     assume(cut < len(untouched[-1]))
     contents = [*untouched[:-1], untouched[-1][:-cut]]
-    assert not _verify(place, contents, _head(untouched))
+    assert not _verify(contents, _head(untouched))
 
 
 @given(st.permutations([0, 1, 2]))
-def test_files_that_are_exchanged_are_found(untouched: list[bytes], place: Path, order: list[int]) -> None:
+def test_files_that_are_exchanged_are_found(untouched: list[bytes], order: list[int]) -> None:
     assume(order != [0, 1, 2])
-    assert not _verify(place, [untouched[number] for number in order])
+    assert not _verify([untouched[number] for number in order])
 
 
 @pytest.mark.parametrize("chosen", [[0, 2], [0, 0, 1, 2], [0, 1, 1, 2]])
 def test_a_file_that_is_missing_or_repeated_in_between_is_found(
-    untouched: list[bytes], place: Path, chosen: list[int]
+    untouched: list[bytes], chosen: list[int]
 ) -> None:
-    assert not _verify(place, [untouched[number] for number in chosen])
+    assert not _verify([untouched[number] for number in chosen])
 
 
 @given(st.data())
 @settings(max_examples=60, deadline=None)
-def test_a_head_of_any_record_is_found_and_no_other(
-    untouched: list[bytes], place: Path, data: st.DataObject
-) -> None:
+def test_a_head_of_any_record_is_found_and_no_other(untouched: list[bytes], data: st.DataObject) -> None:
     line = data.draw(st.sampled_from(_lines(b"".join(untouched))))
     head = line[-67:-3].decode()
-    assert _verify(place, untouched, head)
-    assert not _verify(place, untouched, head[::-1])
+    assert _verify(untouched, head)
+    assert not _verify(untouched, head[::-1])
 
 
 class Brokers:

@@ -1,0 +1,87 @@
+"""The texts of a call in the trail: redacted as a whole, cut afterwards, and one line whatever stands in them."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from broker.audit_record import Call
+from broker.audit_text import redacted_words, show_call
+from broker.redaction import Redactor
+from tests.support.made_secrets import characters, every_kind, github_token, survives
+from tests.support.opened_trail import a_call, open_trail
+
+REDACT = Redactor().redact
+
+
+@pytest.mark.parametrize("made", every_kind(), ids=lambda made: made.kind)
+def test_no_part_of_a_secret_is_in_the_words_where_the_command_hides_it(made) -> None:  # type: ignore[no-untyped-def]
+    for argv in (("echo", made.text), ("echo", *made.text.split())):
+        command = "echo '" + made.text + "'"
+        call = Call(tool="run_command", command_raw=command, policy_sha256="", argv=argv, cwd="")
+        shown = show_call(call, REDACT)
+        if not survives(made.secret, shown.command_raw):
+            assert not survives(made.secret, json.dumps(shown.argv))
+
+
+def test_a_secret_in_a_word_of_its_own_leaves_the_other_words_as_they_were() -> None:
+    token = github_token()
+    shown = redacted_words(("curl", "-H", "X-Token: a b", "https://example.org", "--token", token), REDACT)
+    assert shown[:2] == ("curl", "-H")
+    assert shown[3:5] == ("https://example.org", "--token")
+    assert len(shown) == 6
+    assert token not in " ".join(shown)
+
+
+def test_a_secret_that_is_only_seen_with_the_words_before_it() -> None:
+    secret = characters(20)
+    for argv in (
+        ("mysql", "--password", secret, "--verbose"),
+        ("curl", "-H", "Authorization:", "Bearer", secret),
+    ):
+        assert secret not in " ".join(redacted_words(argv, REDACT))
+
+
+def test_a_value_with_spaces_is_redacted_to_its_end() -> None:
+    def redact(text: str) -> str:
+        return re.sub(r'(PASSWORD=|--password )("[^"]*"|\S+)', r"\1[REDACTED:x]", text)
+
+    assert redacted_words(("env", "PASSWORD=one two", "ls"), redact) == ("env", "PASSWORD=[REDACTED:x]", "ls")
+    assert redacted_words(("login", "--password", "one two"), redact) == (
+        "login",
+        "--password",
+        "[REDACTED:x]",
+    )
+
+
+def test_a_secret_that_is_cut_by_the_bound_is_redacted_whole() -> None:
+    token = github_token()
+    call = a_call("echo " + "x" * (8_192 - 5 - 10) + " " + token)
+    shown = show_call(call, REDACT)
+    assert shown.cut.keys() == {"command_raw", "argv"}
+    assert not survives(token, shown.command_raw + " ".join(shown.argv or ()))
+
+
+def test_words_without_a_secret_are_kept_exactly() -> None:
+    argv = ("printf", "a b", "", "  ", "c=d e", '"quoted"', "[REDACTED:x]", "é")
+    assert redacted_words(argv, REDACT) == argv
+
+
+def test_hostile_numbers_of_words_are_redacted_in_bounded_time() -> None:
+    token = github_token()
+    argv = ("--password", "x") * 16_000 + (token,)
+    shown = show_call(Call(tool="run_command", command_raw="x", policy_sha256="", argv=argv), REDACT)
+    assert token not in " ".join(shown.argv or ())
+
+
+def test_a_record_is_one_printable_line_whatever_stands_in_it(tmp_path: Path) -> None:
+    hostile = "echo \u2028 \u2029 \x85 \u202e \u200b \U000e0041 \x1c \r\n é 漢 \U0001f600"
+    trail = open_trail(tmp_path / "audit.jsonl")
+    trail.attempt(a_call(hostile))
+    trail.close()
+    text = (tmp_path / "audit.jsonl").read_text()
+    (line,) = text.splitlines()
+    assert line.isprintable()
+    assert json.loads(line)["command_raw"] == hostile
+    assert "漢" in line
