@@ -6,6 +6,7 @@ what is in force was decided once, at start (`canary`), and never changes.
 """
 
 import os
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from broker import kernel, seccomp
@@ -27,6 +28,7 @@ class InForce(NamedTuple):
     scoped: bool
     files: bool
     filters: bool
+    asks: bool
 
 
 class OwnedFd:
@@ -37,8 +39,8 @@ class OwnedFd:
     def __init__(self, fd: int) -> None:
         self.fd = fd
 
-    def __del__(self) -> None:
-        os.close(self.fd)
+    def __del__(self, close: Callable[[int], None] = os.close) -> None:
+        close(self.fd)
 
 
 class Prepared(NamedTuple):
@@ -55,10 +57,11 @@ class Prepared(NamedTuple):
 class Containment:
     """Prepares and confines. `prepare` is for the main thread, `confine` for the thread of a call."""
 
-    def __init__(self, in_force: InForce, places: Places) -> None:
+    def __init__(self, in_force: InForce, places: Places, jail_fd: int) -> None:
         self.in_force = in_force
         self._places = places
         self._rulesets = Rulesets(in_force.landlock_abi)
+        self._rulesets.know(places.jail, jail_fd)
         self._scope = OwnedFd(self._rulesets.scope_only()) if in_force.scoped else None
         self._prepared: dict[object, Prepared] = {}
 
@@ -90,7 +93,8 @@ class Containment:
     def _make(self, profile: Profile, program: Program, address: int) -> Prepared:
         layers = layers_for(profile, program, address, self._places)
         ruleset = OwnedFd(self._build(layers)) if self.in_force.files else self._scope
-        instructions = seccomp.filter_for(layers.filter) if self.in_force.filters else None
+        rules = layers.filter._replace(asks=self.in_force.asks)
+        instructions = seccomp.filter_for(rules) if self.in_force.filters else None
         return Prepared(layers, ruleset, instructions, program.path)
 
     def _build(self, layers: Layers) -> int:
@@ -113,4 +117,7 @@ class Containment:
             kernel.landlock_restrict_self(ruleset.fd)
         if prepared.instructions is None:
             return -1
-        return kernel.seccomp_listener(prepared.instructions)
+        if self.in_force.asks:
+            return kernel.seccomp_listener(prepared.instructions)
+        kernel.seccomp_filter(prepared.instructions)
+        return -1

@@ -17,7 +17,8 @@ from broker.containment import Containment
 from broker.jail import Jail
 from broker.job import Completed, Job, Running
 from broker.nursery import Nursery, identity_of
-from broker.refusal import ExecutorError
+from broker.proof import prove
+from broker.refusal import ExecutorError, StartupError
 from broker.run import Call
 from broker.warden import Warden
 
@@ -48,7 +49,7 @@ class Executor:
         self.warn = warn
         self._runs: set[Running] = set()
         in_force = layers_in_force(containment.mode, warn)
-        self.containment = Containment(in_force, Places(jail.real, os.path.realpath(home)))
+        self.containment = Containment(in_force, Places(jail.real, os.path.realpath(home)), jail.fd)
         self.jail = jail.real
         self.environment = {
             "PATH": ":".join(environment.path),
@@ -64,6 +65,12 @@ class Executor:
         )
         self.census = Census() if in_force.scoped else None
         self.null_fd = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        if in_force.scoped and in_force.files and in_force.filters:
+            try:
+                prove(self, jail)
+            except StartupError:
+                self.close()
+                raise
 
     def start(self, job: Job, before: Callable[[], None], done: Callable[[Completed], None]) -> Running:
         """Run `job` in a thread of its own, and return at once.

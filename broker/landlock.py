@@ -35,6 +35,7 @@ _HANDLED_BITS: Final = ((5, 16), (3, 15), (2, 14), (1, 13))
 """From this ABI on, so many file rights exist."""
 _NET_TCP: Final = 3  # LANDLOCK_ACCESS_NET_BIND_TCP | _CONNECT_TCP, ABI 4
 _SCOPES: Final = 3  # LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET | _SIGNAL, ABI 6
+TCP_ABI: Final = 4
 SCOPED_ABI: Final = 6
 """The first ABI that keeps signals within a domain. Below it, kill(-1) would reach everything of this
 user.
@@ -62,9 +63,13 @@ class Rulesets:
         self.abi = abi
         self._places: dict[str, tuple[int, int] | None] = {}
 
+    def know(self, path: str, place_fd: int) -> None:
+        """Let `path` in rules mean the folder that `place_fd` is open on, whatever has that name by now."""
+        self._places[path] = (os.dup(place_fd), -1)
+
     def build(self, rules: tuple[Rule, ...], *, network: bool) -> int:
         """Return a ruleset's descriptor, close-on-exec. Raises OSError."""
-        tcp = 0 if network or self.abi < 4 else _NET_TCP
+        tcp = 0 if network or self.abi < TCP_ABI else _NET_TCP
         scopes = _SCOPES if self.abi >= SCOPED_ABI else 0
         ruleset_fd = kernel.landlock_create_ruleset(self.abi, handled_rights(self.abi), tcp, scopes)
         try:

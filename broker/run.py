@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol, TypeVar
 
-from broker import limits, temporary
+from broker import temporary
 from broker.census import THREADS_PER_PROCESS, Census
 from broker.containment import Containment, Prepared
 from broker.job import Completed, Job, Running
@@ -34,6 +34,8 @@ DRAIN_S: Final = 0.15
 
 COUNT_S: Final = 0.03
 """How often a run's processes are counted."""
+LIMITED_S: Final = 5.0
+"""How long the warden may take to limit a program that already runs."""
 REMOVED_S: Final = 10.0
 """How long the removal of a temporary folder may hold up the answer."""
 
@@ -153,7 +155,7 @@ class Call:
         asking = self._confine(further, terms)
         pid = self._spawn(environment, (premises.null_fd, stdout_w, stderr_w))
         if not asking:
-            limits.apply(pid, terms.rlimits, terms.tasks)
+            premises.warden.limit(pid, terms).wait(LIMITED_S)
         return Started(pid, os.pidfd_open(pid), stdout_r, stderr_r)
 
     def _tasks(self) -> int:

@@ -10,6 +10,7 @@ thread, as calls wait for it.
 """
 
 import _thread
+import contextlib
 import errno
 import os
 import select
@@ -81,6 +82,19 @@ class Warden:
 
         self._do(act)
 
+    def limit(self, pid: int, terms: Terms) -> Latch:
+        """Limit a process that already runs, where filters cannot ask. The caller does not reap it before."""
+        limited = Latch()
+
+        def act() -> None:
+            try:
+                limits.apply(pid, terms.rlimits, terms.tasks)
+            finally:
+                limited.open()
+
+        self._do(act)
+        return limited
+
     def remove(self, folder: str) -> Latch:
         """Remove a temporary folder soon; in a thread of its own, as it may hold much."""
         removed = Latch()
@@ -94,7 +108,8 @@ class Warden:
     def _act(self) -> None:
         os.eventfd_read(self._wake_fd)
         while self._actions:
-            self._actions.popleft()()
+            with contextlib.suppress(Exception):  # whatever it is, others still wait for their answers
+                self._actions.popleft()()
 
     def _dismiss(self, listener_fd: int) -> None:
         self._poll.unregister(listener_fd)

@@ -1,0 +1,62 @@
+"""The proof that runs before the first command: a shell, confined as the least profile says, tries to get out.
+
+Always true: it goes the whole way of a call, so that a layer that is merely believed to be on stops the
+start.
+"""
+
+from _queue import SimpleQueue
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from broker.canary import ESCAPED, ESCAPES, REFUSED, SHELL
+from broker.jail import Jail
+from broker.job import Completed, Job, Running
+from broker.policy import Permitted
+from broker.profile import Profile
+from broker.programs import Programs
+from broker.refusal import ExecutorError, StartupError
+from broker.schema import Limits
+
+PROOF_S: Final = 10.0
+
+
+class Starts(Protocol):
+    """The executor."""
+
+    def start(self, job: Job, before: Callable[[], None], done: Callable[[Completed], None]) -> Running:
+        """Start a job."""
+
+
+class _Discarded:
+    """The output of the proof, which nobody reads."""
+
+    total_bytes = 0
+    truncated = False
+
+    def feed(self, data: bytes) -> None:
+        """Count it."""
+        self.total_bytes += len(data)
+
+    def close(self) -> str:
+        """Return nothing."""
+        return ""
+
+
+def prove(executor: Starts, jail: Jail) -> None:
+    """Raise StartupError unless the shell's every attempt was refused."""
+    completed: SimpleQueue[Completed] = SimpleQueue()
+    try:
+        shell = Programs((), jail, (SHELL,)).get(SHELL)
+        limits = Limits(timeout_s=PROOF_S)
+        permitted = Permitted(shell, ("sh", "-c", ESCAPES), {}, Profile(), limits, "the proof at start")
+        executor.start(Job(permitted, jail.fd, _Discarded(), _Discarded()), _nothing_before, completed.put)
+    except ExecutorError as error:
+        raise StartupError(f"the proof of containment cannot be run: {error}") from None
+    ended = completed.get()
+    if ended.exit_code not in REFUSED:
+        how = ESCAPED.get(ended.exit_code or 0) or ended.reason or f"its shell ended with {ended.exit_code}"
+        raise StartupError(f"containment was tried and does not hold: {how}")
+
+
+def _nothing_before() -> None:
+    """Nothing has to happen first."""
