@@ -168,6 +168,7 @@ class Entry:
         if self.rule.arguments == "any":
             return Judged(before + words, [], [self])
         self._denied.check(words, first_index)
+        self._check_beginnings(words, first_index)
         if self._table is None:
             return Judged(before + words, self._unread(words, first_index), [self])
         if self.has_subcommands:
@@ -175,6 +176,17 @@ class Entry:
         reading = read(self._table, words, first_index)
         paths = self._check_options(reading) + self._check_operands(reading)
         return Judged(before + words, paths, [self])
+
+    def _check_beginnings(self, words: list[str], first_index: int) -> None:
+        start = self.rule.no_word_begins_with
+        if not start:
+            return
+        for number, word in enumerate(words, first_index):
+            if word.startswith(start):
+                what = (
+                    f"{self.name}: word {number} begins with '{start}', which reads further words from a file"
+                )
+                raise denied(what, self.place, f"a file of that name is ./{start}…")
 
     def _judge_subcommand(self, table: OptionTable, words: list[str], first_index: int) -> Judged:
         before = list(self.rule.arguments_before)

@@ -76,6 +76,8 @@ class Rule(_Table, frozen=True):
     require_options   only together with all of these; of a program with subcommands: in front of one.
     operands          kinds of the words that are no options, in order; the last repeats. Default: "path".
     operands_with     option: `operands` that hold once that option is given (grep's -e, `git tag --list`).
+    no_word_begins_with  a character with which the program reads further arguments from a file (`@` in binutils,
+                      argparse, ruff): no word may begin with it.
     instead           option, subcommand or "operands": what to do instead, for the reason of a refusal.
     arguments_before  put in front of what the caller wrote; for a subcommand, right after its name.
     environment       fixed variables.
@@ -106,6 +108,7 @@ class Rule(_Table, frozen=True):
     require_options: tuple[str, ...] = ()
     operands: tuple[str, ...] | None = None
     operands_with: dict[str, tuple[str, ...]] = {}
+    no_word_begins_with: str = ""
     instead: dict[str, str] = {}
     arguments_before: tuple[str, ...] = ()
     environment: dict[str, str] = {}

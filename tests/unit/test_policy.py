@@ -330,3 +330,12 @@ def test_a_denied_argument_is_denied_even_where_the_program_is_missing(policy: P
 
 def test_an_empty_policy_denies_everything(jail: Path) -> None:
     assert not verdict(policy_over(jail, ""), "ls")[0]
+
+
+def test_no_word_may_begin_with_what_reads_further_words_from_a_file(jail: Path) -> None:
+    policy = policy_over(
+        jail, "[commands]\nallow = ['ls']\n[rules.ls]\nallow_options = ['-I=text']\nno_word_begins_with = '@'"
+    )
+    permitted(policy, "ls ./@a -I x@")
+    for command in ("ls @a", "ls -I @a", "ls -- @a"):
+        assert "./@" in refusal(policy, command)
