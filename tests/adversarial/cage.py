@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple, Self
 
-from protocol.client import BrokerClient
+from protocol.client import BrokerClient, BrokerGone
 from protocol.messages import CommandResult
 from tests.adversarial import cases, evidence
 from tests.adversarial.identity import Identity, interpreter_for
@@ -70,6 +70,7 @@ class Cage:
     def __init__(self, policy: str, identity: Identity, *, runnable: tuple[str, ...] = ()) -> None:
         self.identity = identity
         self.variables: dict[str, str] = {}
+        self.scripts_may_run = "sh" in runnable
         self.base = Path(tempfile.mkdtemp(prefix="htm-cage-"))
         self.jail, self.outside = self.base / "jail", self.base / "outside"
         self.canary = evidence.new_canary()
@@ -191,7 +192,10 @@ class Cage:
         self._launch(argv, theirs.fileno())
         theirs.close()
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", BOUND_S, 0))
-        self.client = BrokerClient(ours, "adversary")
+        try:
+            self.client = BrokerClient(ours, "adversary")
+        except BrokerGone as gone:
+            raise AssertionError((self.base / "stderr.txt").read_text()) from gone
         self._hung_up = False
         self._acts()
         self._known = _pids()
@@ -279,8 +283,9 @@ class Cage:
 
     def run_case(self, case: cases.Case, command: str) -> Seen:
         """Run one spelling of a case in a jail that holds the case's own files."""
+        mark = "" if self.scripts_may_run else self.mark
         if case.files:
-            self.prepare(lambda: cases.lay_out(case.files, self.jail, self.outside, self.mark))
+            self.prepare(lambda: cases.lay_out(case.files, self.jail, self.outside, mark))
         text, cwd = (cases.placed(part, self.jail, self.outside) for part in (command, case.cwd or ""))
         try:
             return self.run(text, cwd or None, programs=(case.program, *(case.argv or ())[:1]))

@@ -82,6 +82,8 @@ BASE_FILES = {
 _GIT = (
     "git",
     "-c",
+    "safe.directory=*",
+    "-c",
     "user.name=A Person",
     "-c",
     "user.email=person@example.org",
@@ -115,7 +117,7 @@ def build_template(folder: Path) -> None:
 
 
 def lay_out(files: tuple[dict[str, Any], ...], jail: Path, outside: Path, mark: str) -> None:
-    """Write a case's own files into the jail. A shell script among them prints `mark` if it ever runs."""
+    """Write a case's own files into the jail. A shell script among them prints `mark`, if there is one, when it runs."""
     for file in files:
         path = jail / file["path"]
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -129,7 +131,7 @@ def lay_out(files: tuple[dict[str, Any], ...], jail: Path, outside: Path, mark: 
 
 
 def _telling(content: str, mark: str) -> str:
-    if not content.startswith("#!/bin/sh\n"):
+    if not (mark and content.startswith("#!/bin/sh\n")):
         return content
     split = f'{mark[:4]}""{mark[4:]}'  # so that the script's text is not its trace
     return f"{content}\necho {split}; echo {split} >&2\n"

@@ -94,30 +94,40 @@ def passwd_found_in(text: str) -> list[str]:
 
 def fingerprint(folder: Path, *, contents: bool = True) -> dict[str, tuple[object, ...]]:
     """Return what can be changed about each entry beneath `folder`: everything but the time of the last read."""
-    found = {}
-    for path in [folder, *sorted(folder.rglob("*"))]:
-        status = path.lstat()
-        attributes = tuple(sorted(os.listxattr(path, follow_symlinks=False)))
-        found[str(path.relative_to(folder))] = (
-            oct(status.st_mode),
-            status.st_uid,
-            status.st_gid,
-            status.st_nlink,
-            status.st_size,
-            status.st_mtime_ns,
-            status.st_ctime_ns,
-            attributes,
-            _content(path, status) if contents else "",
-        )
+    found = {".": _facts(str(folder), contents=contents)}
+    folders = [str(folder)]
+    while folders:
+        for entry in os.scandir(folders.pop()):
+            found[entry.path] = _facts(entry.path, contents=contents)
+            if entry.is_dir(follow_symlinks=False):
+                folders.append(entry.path)
     return found
 
 
-def _content(path: Path, status: os.stat_result) -> str:
+def _facts(path: str, *, contents: bool) -> tuple[object, ...]:
+    status = os.lstat(path)
+    held = _content(path, status) if contents else b""
+    attributes = tuple(os.listxattr(path, follow_symlinks=False))
+    times = status.st_mtime_ns, status.st_ctime_ns
+    return (
+        oct(status.st_mode),
+        status.st_uid,
+        status.st_gid,
+        status.st_nlink,
+        status.st_size,
+        *times,
+        attributes,
+        held,
+    )
+
+
+def _content(path: str, status: os.stat_result) -> bytes:
     if stat.S_ISLNK(status.st_mode):
-        return str(path.readlink())
-    if stat.S_ISREG(status.st_mode):
-        return hashlib.sha256(path.read_bytes()).hexdigest()
-    return ""
+        return os.fsencode(os.readlink(path))
+    if not stat.S_ISREG(status.st_mode):
+        return b""
+    with open(path, "rb") as file:
+        return hashlib.sha256(file.read()).digest()
 
 
 def differences(before: dict[str, tuple[object, ...]], after: dict[str, tuple[object, ...]]) -> list[str]:

@@ -5,6 +5,7 @@ outside is read. Twice: under the policy that ships, and with the gate open, whe
 import os
 import shutil
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -56,17 +57,20 @@ class Hostile(Cage):
     """A cage with a repository outside, whose every text is the canary."""
 
     def _fill_further(self) -> None:
-        repository = self.outside / "repository.git"
+        made = self.base / "scratch" / "repository.git"
+        if not made.exists():
+            self._make(made)
+        shutil.copytree(made, self.outside / "repository.git")
+
+    def _make(self, repository: Path) -> None:
         work = self.base / "scratch" / "work"
-        shutil.rmtree(work, ignore_errors=True)
         work.mkdir()
         (work / "a.txt").write_text(self.canary + "\n")
         git(work, "init", "--quiet", "--template=")
         git(work, "add", "--all")
         git(work, "commit", "--quiet", "--message", self.canary)
-        git(self.outside, "clone", "--quiet", "--bare", "--template=", str(work), str(repository))
-        head = git(work, "rev-parse", "HEAD")
-        (repository / "refs" / "heads" / "main").write_text(head)
+        git(work, "clone", "--quiet", "--bare", "--template=", ".", str(repository))
+        (repository / "refs" / "heads" / "main").write_text(git(work, "rev-parse", "HEAD"))
 
 
 def _set_trap(cage: Cage, name: str) -> None:

@@ -23,7 +23,22 @@ def cage(identity: Identity) -> Iterator[Cage]:
         yield caged
 
 
-@pytest.mark.parametrize("case", HOSTILE, ids=lambda case: case.id)
+_ACTIVE = {
+    "abbrev", "build-tool", "config-exec", "file-write", "library-load", "link-follow", "network", "operand-write", "option-exec",
+    "option-write", "privilege", "program-text", "shell", "wrapper", "write-in-jail",
+}  # fmt: skip
+PLAYED = [case for case in HOSTILE if case.program in MISSING][:4]
+"""The program that plays the missing ones does the same under every name."""
+ACTIVE = [
+    case
+    for case in HOSTILE
+    if case in PLAYED
+    or (case.program not in MISSING and (case.kind in _ACTIVE or case.expected == "contained"))
+]
+"""Cases that do something: one that only reads meets the same kernel without rights."""
+
+
+@pytest.mark.parametrize("case", ACTIVE, ids=lambda case: case.id)
 def test_a_hostile_command_with_every_right_stays_in_the_jail(cage: Cage, case: Case) -> None:
     seen = cage.run_case(case, case.spellings[-1])
     assert not seen.failed, seen
