@@ -13,7 +13,12 @@ if TYPE_CHECKING:
     from broker.rules import Entry
 
 DESCRIPTION_BYTES = 8 * 1024
-_WIDTHS = (600, 300, 200, 150, 120, 100, 80, 60, 40, 0)
+_WIDTHS = (600, 300, 200, 150, 120, 100, 80, 70, 60, 50, 40, 30, 20, 0)
+"""Characters for the options of one program: the widest that fits is taken."""
+
+_ONE_LINE_WIDTH = 30
+"""Below this, a program's subcommands share one line."""
+
 _NEVER = (
     "Never available: a shell, pipes, redirection, several commands in one, variables, ~, network and writing unless "
     "noted below, and paths outside the jail. Quoting works as in a POSIX shell; * ? [ ] expand beneath the jail. "
@@ -34,8 +39,7 @@ def describe(policy: "Policy") -> str:
     ]
     entries = [policy.entry(name) for name in policy.programs]
     for width in _WIDTHS:
-        lines = head + [line for entry in entries for line in _lines(entry, width)]
-        text = "\n".join(lines)
+        text = "\n".join(head + _lines(entries, width))
         if len(text.encode()) < DESCRIPTION_BYTES:
             return text
     return _names_only("\n".join(head), policy.programs)
@@ -50,25 +54,35 @@ def _names_only(head: str, names: tuple[str, ...]) -> str:
     return f"{head}\n{shown} … and {len(names) - len(shown.split())} more"
 
 
-def _lines(entry: "Entry", width: int) -> list[str]:
-    if not entry.has_subcommands:
-        return [_line(entry, width)]
-    subcommands = [entry.subcommand(name) for name in entry.subcommand_names]
-    if width < 60:
-        return [f"{entry.name}: " + ", ".join(entry.subcommand_names)]
-    return [_line(entry, width), *("  " + _line(inner, width) for inner in subcommands)]
+def _lines(entries: "list[Entry]", width: int, indent: str = "") -> list[str]:
+    """Return a line for each entry; those that allow the same share one."""
+    names: dict[str, list[str]] = {}
+    for entry in entries:
+        names.setdefault(_allowed(entry, width), []).append(entry.name.rpartition(" ")[2])
+    lines = []
+    for allowed, group in names.items():
+        lines.append(f"{indent}{', '.join(group)}{allowed}")
+        for entry in entries if width >= _ONE_LINE_WIDTH else ():
+            if entry.has_subcommands and _allowed(entry, width) == allowed:
+                inner = [entry.subcommand(name) for name in entry.subcommand_names]
+                lines += _lines(inner, width, f"{indent}  {entry.name.rpartition(' ')[2]} ")
+    return lines
 
 
-def _line(entry: "Entry", width: int) -> str:
+def _allowed(entry: "Entry", width: int) -> str:
     notes = "".join(f" [{note}]" for note in _rights(entry))
     if width == 0:
-        return f"{entry.name}{notes}"
+        return notes
     if entry.rule.arguments == "any":
-        return f"{entry.name}{notes}: any arguments"
+        return f"{notes}: any arguments"
     table = entry.options()
     options = "any options" if table is None else " ".join(table.names()) or "no options"
-    operands = "" if entry.has_subcommands else f"; {entry.operands_in_short()}"
-    return f"{entry.name}{notes}: {shortened(options, width)}{operands}"
+    if not entry.has_subcommands:
+        return f"{notes}: {shortened(options, width)}; {entry.operands_in_short()}"
+    then = (
+        "; then a subcommand" if width >= _ONE_LINE_WIDTH else "; then " + ", ".join(entry.subcommand_names)
+    )
+    return f"{notes}: {shortened(options, width)}{then}"
 
 
 def _rights(entry: "Entry") -> list[str]:
