@@ -26,11 +26,12 @@ def main(arguments: list[str]) -> int:
     options = _parser().parse_args(arguments)
     path = options.output or os.path.join(configuration.config_folder(os.environ), "policy.toml")
     if options.client:
+        print(f"for {CLIENTS[options.client][0]}:", file=sys.stderr)
         print(_snippet(options.client, os.path.abspath(path)))
         return 0
     raw = configuration.read_policy(configuration.shipped_policy_path()).raw
     _write(path, policy_file.with_profiles(raw, options.profile), force=options.force)
-    print(_next_steps(os.path.abspath(path)))
+    print(_next_steps(os.path.abspath(path), named=options.output is not None))
     return 0
 
 
@@ -78,15 +79,15 @@ def _snippet(client: str, policy: str) -> str:
     return msgspec.json.format(msgspec.json.encode(snippet), indent=2).decode()
 
 
-def _next_steps(path: str) -> str:
-    where, _ = CLIENTS["claude"]
+def _next_steps(path: str, *, named: bool) -> str:
+    prefix = f"HTMCP_POLICY_FILE={path} " if named else ""
+    option = f" --output {path}" if named else ""
     return f"""wrote {path}
 
 next:
-  1. read it; allow what you need            $EDITOR {path}
-  2. check it                                {configuration.NAME} check {path}
-  3. try it in a folder of yours             {configuration.NAME} run "git status"
-  4. configure your client                   {configuration.NAME} init --client claude
-     and paste what that prints into         {where}
-     (--client {", ".join(name for name in CLIENTS if name != "claude")} for the others; the jail is the folder that you call it in)
-  5. see what was called                     {configuration.NAME} audit show"""
+  1. read it; allow what you need     $EDITOR {path}
+  2. check it                         {configuration.NAME} check {path}
+  3. try it in a folder of yours      {prefix}{configuration.NAME} run "git status"
+  4. print your client's snippet      {configuration.NAME} init --client claude{option}
+     (or cursor, vscode) in the folder that is to be the jail, and paste it into {CLIENTS["claude"][0]}
+  5. see what was called              {configuration.NAME} audit show"""

@@ -1,0 +1,83 @@
+"""`hardened-terminal-mcp check [FILE]`: what is wrong with a policy, and what is legal but hardly meant.
+
+Always true: it starts nothing and changes nothing; the verdicts are those that a broker in the same place would give.
+"""
+
+import argparse
+import os
+from typing import Any
+
+import msgspec
+
+from broker import configuration, policy_check, policy_file, startup
+from broker.policy import Policy
+from broker.programs import Programs
+from broker.refusal import StartupError
+
+
+def main(arguments: list[str]) -> int:
+    """Check a policy. Returns 0 if a broker would use it, 1 if its own tests fail. Raises StartupError for its faults."""
+    options = _parser().parse_args(arguments)
+    found = configuration.read_policy(options.file) if options.file else configuration.find_policy(os.environ)
+    file = policy_file.load(found.raw, found.path)
+    jail = startup.open_jail(file, os.environ)
+    programs = Programs(file.environment.path, jail, policy_file.named_programs(file))
+    policy = Policy(file, found.raw, jail, programs)
+    report = _report(policy, found)
+    if options.json:
+        print(msgspec.json.encode(report).decode())
+    else:
+        _print(report)
+    return 1 if report["failed_tests"] else 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="hardened-terminal-mcp check",
+        description="Check a policy: its faults, its self-tests, and entries that are legal but hardly meant.",
+        epilog="exit status: 0 usable, 1 a self-test fails, 78 a fault in the file",
+    )
+    parser.add_argument("file", nargs="?", help="the policy (default: the one that a server here would use)")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    return parser
+
+
+def _report(policy: Policy, found: configuration.FoundPolicy) -> dict[str, Any]:
+    return {
+        "policy": found.path,
+        "sha256": policy.digest,
+        "programs": len(policy.programs),
+        "self_tests": len(policy.file.tests),
+        "failed_tests": policy.self_test(),
+        "trust": _trust(policy, found),
+        "warnings": [warned._asdict() for warned in policy_check.check(policy)],
+    }
+
+
+def _trust(policy: Policy, found: configuration.FoundPolicy) -> str | None:
+    in_jail = policy.jail.contains(found.path)
+    try:
+        configuration.check_trust(
+            found, os.environ, in_jail=in_jail, jail_is_writable=policy_file.grants_writes(policy.file)
+        )
+    except StartupError as error:
+        return str(error)
+    return None
+
+
+def _print(report: dict[str, Any]) -> None:
+    print(
+        f"{report['policy']}: {report['programs']} programs, {report['self_tests']} self-tests, SHA-256 {report['sha256']}"
+    )
+    for line in report["failed_tests"]:
+        print(f"self-test failed: {line}")
+    if report["trust"]:
+        print(f"not trusted here: {report['trust']}")
+    for warned in report["warnings"]:
+        print(f"warning: {warned['place']}: {warned['text']}")
+    if not report["failed_tests"]:
+        print(
+            "usable"
+            if not report["warnings"]
+            else f"usable, with {len(report['warnings'])} warnings to think about"
+        )
