@@ -1,0 +1,137 @@
+"""What this machine can do to contain a command: one finding a layer, tried now, for a person or a program to read.
+
+Always true: nothing is changed and nothing of a policy is run; a layer counts as present only if its trial
+held.
+"""
+
+import os
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from broker import canary, kernel, landlock
+from broker.canary import Facts
+from broker.nursery import Nursery
+from broker.refusal import StartupError
+
+_NEWER_KERNEL: Final = "use Linux 6.12 or later with landlock in the lsm= list (CONFIG_LSM)"
+_SECCOMP: Final = (
+    "use a kernel with CONFIG_SECCOMP_FILTER, and a container runtime that lets seccomp(2) through"
+)
+
+
+class Finding(NamedTuple):
+    """One layer. `needed`: `[containment] mode = "required"` refuses to start without it."""
+
+    layer: str
+    present: bool
+    needed: bool
+    without: str
+    advice: str
+
+
+def _reaped(facts: Facts) -> bool:
+    """Try the nursery's own proof: a process in a scoped domain cannot signal us."""
+    if not facts.scoped:
+        return False
+    ruleset_fd = landlock.Rulesets(facts.landlock_abi).scope_only()
+    try:
+        Nursery(ruleset_fd, None, None, _nothing).close()
+    except StartupError:
+        return False
+    finally:
+        os.close(ruleset_fd)
+    return True
+
+
+def _nothing() -> None:
+    """No thread is needed besides."""
+
+
+def _sheds_capabilities() -> bool:
+    def trial() -> bool:
+        kernel.drop_bounding_capabilities()
+        kernel.drop_capabilities()
+        with open("/proc/thread-self/status", encoding="ascii") as status:
+            return all(
+                int(line.split()[1], 16) == 0 for line in status if line.startswith(("CapEff", "CapPrm"))
+            )
+
+    return canary.tried_in_thread(trial)
+
+
+def findings() -> tuple[Finding, ...]:
+    """Try every layer and say what was found."""
+    facts = canary.facts()
+    return (
+        Finding(
+            "no_new_privs and no capability",
+            _sheds_capabilities(),
+            True,
+            "a set-uid program, or root's own rights, would be a way out",
+            "run the broker as an ordinary user",
+        ),
+        Finding(
+            f"Landlock files (ABI {facts.landlock_abi})",
+            facts.files,
+            True,
+            "commands could read and write every file of this user",
+            _NEWER_KERNEL,
+        ),
+        Finding(
+            "Landlock TCP (ABI 4)",
+            facts.tcp,
+            False,
+            "no second wall behind the socket filter",
+            _NEWER_KERNEL,
+        ),
+        Finding(
+            "Landlock signal scoping (ABI 6)",
+            facts.scoped,
+            True,
+            "commands could signal this user's other processes, and calls could reach each other",
+            _NEWER_KERNEL,
+        ),
+        Finding(
+            "reaper",
+            _reaped(facts),
+            True,
+            "daemons that a command leaves would outlive it, and a killed broker",
+            f"{_NEWER_KERNEL}; /bin/sh must be there",
+        ),
+        Finding(
+            "seccomp filters",
+            facts.filters,
+            True,
+            "commands could open sockets, start any program, change modes and times, trace, mount",
+            _SECCOMP,
+        ),
+        Finding(
+            "seccomp questions (Linux 5.5)",
+            facts.asks,
+            True,
+            "limits would come after the start, and no command could change a file's mode or times",
+            _SECCOMP,
+        ),
+    )
+
+
+def lines(found: Iterable[Finding]) -> list[str]:
+    """Return one line a layer for a terminal."""
+    return [_line(finding) for finding in found]
+
+
+def _line(finding: Finding) -> str:
+    if finding.present:
+        return f"ok       {finding.layer}"
+    state = "MISSING " if finding.needed else "absent  "
+    return f"{state} {finding.layer}: without it {finding.without}; {finding.advice}"
+
+
+def data(found: Iterable[Finding]) -> list[dict[str, object]]:
+    """Return the findings for JSON."""
+    return [finding._asdict() for finding in found]
+
+
+def sound(found: Iterable[Finding]) -> bool:
+    """Return whether `mode = "required"` can start here."""
+    return all(finding.present for finding in found if finding.needed)
