@@ -199,23 +199,27 @@ class Chain:
         others = {attempt.session for attempt in self._attempts.by_event.values()} - {self._session}
         if all(self._file.has_session(session) for session in others):
             return
+        for event_id, attempt in self._dead(others).items():
+            if attempt is None:
+                del self._attempts.by_event[event_id]  # its file was deleted
+            else:
+                line = closing_line(attempt)
+                line.session = self._session
+                self.put(line)
+
+    def _dead(self, others: set[str]) -> dict[str, CallLine | None]:
+        """Return the attempts that lost their broker, all read before any of them is closed: that may rotate the file."""
         past = Past(self._file)
         try:
             past.open_from(min(attempt.seq for attempt in self._attempts.by_event.values()))
             dead = {session for session in others if not past.lives(session)}
-            for event_id, attempt in tuple(self._attempts.by_event.items()):
-                if attempt.session in dead:
-                    self._close_one(event_id, past.call_line(attempt.seq))
+            return {
+                event_id: past.call_line(attempt.seq)
+                for event_id, attempt in self._attempts.by_event.items()
+                if attempt.session in dead
+            }
         finally:
             past.close()
-
-    def _close_one(self, event_id: str, attempt: CallLine | None) -> None:
-        if attempt is None:
-            del self._attempts.by_event[event_id]  # its file was pruned
-            return
-        line = closing_line(attempt)
-        line.session = self._session
-        self.put(line)
 
     def _rotate_if_possible(self) -> None:
         try:
