@@ -16,8 +16,19 @@ from broker.schema import PolicyFile, Rule
 PROFILES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "profiles")
 
 
+_last: tuple[bytes, PolicyFile] | None = None
+"""The file that was read last: start-up asks for it more than once, and reading costs milliseconds."""
+
+
 def load(raw: bytes, where: str) -> PolicyFile:
     """Return the policy in `raw`. Raises StartupError with one line for each fault; `where` names the file in it."""
+    global _last  # noqa: PLW0603 - a frozen value, kept as long as its bytes are the same
+    if _last is None or _last[0] != raw:
+        _last = raw, _load(raw, where)
+    return _last[1]
+
+
+def _load(raw: bytes, where: str) -> PolicyFile:
     table = _parse(raw, where)
     try:
         file = msgspec.convert(table, PolicyFile)

@@ -118,7 +118,8 @@ git describe --tags --always --dirty
 git -C src status
 git --no-pager log -1
 git remote -v
-git stash list
+git reflog show stash
+git stash show
 git config --get user.name
 git --version
 """.strip().splitlines()
@@ -175,6 +176,10 @@ git rebase -x cat HEAD
 git submodule foreach cat
 git st
 git help log
+git stash list
+git tag --column
+git describe --broken
+git status --ignore-submodules=none
 git log --help
 nm --plugin a b
 jq 'import "x" as y; .' a
