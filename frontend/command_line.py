@@ -248,6 +248,8 @@ def main() -> None:
     except (KeyboardInterrupt, BrokerGone):
         # BrokerGone here: the cancellation could not be sent, since Ctrl-C ended the broker too.
         status = EXIT_INTERRUPTED
+    except (KeyError, TypeError, ValueError):
+        tell("this is a part of the command, which starts it itself")
     except OSError as error:
         tell(f"cannot write: {error.strerror}")
     # Everything was written with write(2): the interpreter's own end would only cost time.

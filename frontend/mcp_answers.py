@@ -53,6 +53,12 @@ class Answers:
         """Answer `resources/list`."""
         return self._resources
 
+    async def list_templates(
+        self, context: Context, params: types.PaginatedRequestParams | None
+    ) -> types.ListResourceTemplatesResult:
+        """Answer `resources/templates/list`, which clients ask of everybody who has resources."""
+        return types.ListResourceTemplatesResult(resource_templates=[])
+
     async def read_resource(
         self, context: Context, params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult:
@@ -77,6 +83,7 @@ def server(link: BrokerLink, programs: tuple[str, ...]) -> Server[Any]:
         on_list_tools=answers.list_tools,
         on_call_tool=answers.call_tool,
         on_list_resources=answers.list_resources,
+        on_list_resource_templates=answers.list_templates,
         on_read_resource=answers.read_resource,
     )
     # Tracing is on by default and a third of the server's own time; a process without network has nobody to send to.

@@ -87,7 +87,7 @@ def shake_hands(broker: int) -> ClientConnection:
     return connection
 
 
-def serve() -> None:
+def serve(ending_signals: tuple[signal.Signals, ...]) -> None:
     """Serve the client on stdin and stdout with the broker of HTMCP_BROKER_FD; end the process."""
     loop = asyncio.SelectorEventLoop()
     loop.set_exception_handler(lambda _, __: None)
@@ -97,13 +97,13 @@ def serve() -> None:
     except (BrokerGone, KeyError, ValueError, OSError):
         quiet.say("the broker is not there")
         os._exit(EXIT_NO_BROKER)
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    for number in ending_signals:
         loop.add_signal_handler(number, session.end)
     if os.isatty(0):
         quiet.say('waiting for an MCP client on stdin; Ctrl-D ends. For one command: run "ls -l"')
-    # What has been imported stays: do not walk through it at each collection.
-    gc.collect()
+    # What has been imported stays: no collection walks through it.
     gc.freeze()
+    gc.enable()
     loop.run_until_complete(session.run())
     # Not by the interpreter's own end, which takes longer than most calls: nothing is left to be flushed.
     os._exit(0)

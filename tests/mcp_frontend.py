@@ -113,6 +113,12 @@ class McpFrontend:
         status = self.process.wait(timeout=BOUND_S)
         return status, self.process.stderr.read() if self.process.stderr else b""
 
+    def catches(self, number: int) -> bool:
+        """Say whether the process has a handler for signal `number` by now (proc_pid_status(5), SigCgt)."""
+        with open(f"/proc/{self.process.pid}/status") as status:
+            (line,) = [line for line in status if line.startswith("SigCgt")]
+        return bool(int(line.split()[1], 16) >> (number - 1) & 1)
+
     def memory_kib(self) -> int:
         """Return the highest resident memory so far."""
         with open(f"/proc/{self.process.pid}/status") as status:

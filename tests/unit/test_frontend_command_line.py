@@ -194,6 +194,18 @@ def test_a_full_disk_is_told_in_one_line(broker):
     assert (process.returncode, err) == (125, f"{PREFIX}cannot write: No space left on device\n".encode())
 
 
+def test_started_by_hand_it_says_so_in_one_line():
+    for arguments, environment in ((["run", "text", "", "ls"], {}), (["run"], {"HTMCP_BROKER_FD": "0"})):
+        by_hand = subprocess.run(
+            [sys.executable, "-I", "-m", "frontend.command_line", *arguments],
+            env=environment,
+            capture_output=True,
+            check=False,
+        )
+        said = f"{PREFIX}this is a part of the command, which starts it itself\n".encode()
+        assert (by_hand.returncode, by_hand.stdout, by_hand.stderr) == (125, b"", said)
+
+
 def test_a_reason_cannot_forge_a_line_or_move_the_cursor():
     assert command_line.one_line("a\nb\x1b[2J\u202e\u2028é") == "a\\nb\\x1b[2J\\u202e\\u2028é"
 

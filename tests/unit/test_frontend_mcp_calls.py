@@ -118,6 +118,8 @@ def test_the_policy_can_be_read_as_a_resource(client):
     (resource,) = client.receive()["result"]["resources"]
     client.send(id=2, method="resources/read", params={"uri": resource["uri"]})
     assert client.receive()["result"]["contents"][0]["text"] == "the policy as text"
+    client.send(id=4, method="resources/templates/list")
+    assert client.receive()["result"]["resourceTemplates"] == []
     client.send(id=3, method="resources/read", params={"uri": "file:///etc/passwd"})
     assert client.receive()["error"]["code"] == -32602
 

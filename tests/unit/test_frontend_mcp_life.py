@@ -7,6 +7,7 @@ import queue
 import select
 import signal
 import subprocess
+import time
 
 import pytest
 
@@ -209,6 +210,16 @@ def test_a_signal_ends_it_cleanly(client, broker, number, busy):
         broker.next_request()
     client.process.send_signal(number)
     quiet_end(client)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_signal_during_the_start_ends_it_cleanly_too(broker, number):
+    with McpFrontend(broker) as client:
+        deadline_s = time.monotonic() + 10
+        while not client.catches(signal.SIGHUP):
+            assert time.monotonic() < deadline_s
+        client.process.send_signal(number)
+        quiet_end(client)
 
 
 def test_a_client_that_closes_its_reading_end_ends_it_without_a_word(client):
