@@ -39,7 +39,7 @@ ENDLESS = {
     "prints without end": "sh -c 'exec yes {}'",
     "prints without end on standard error": "sh flood_stderr.sh {}",
     "prints a line without end": "sh endless_line.sh {}",
-    "prints zero bytes without end": "sh -c 'exec cat /dev/zero' {}",
+    "prints zero bytes without end": "sh -c 'cat /dev/zero' {}",
     "ignores every signal": "sh ignore_signals.sh {}",
     "closes its output and goes on": "sh close_output.sh {}",
     "leaves daemons behind and goes on": "sh -c '. ./leave_daemons.sh; sleep 60' {} {}",

@@ -70,14 +70,20 @@ def every_kind() -> list[Made]:
             "langsmith key", "ls" + f"v2_pt_{characters(32, _HEXADECIMAL)}_{characters(10, _HEXADECIMAL)}"
         ),
         _whole("aws access key id", "AK" + "IA" + characters(16, string.ascii_uppercase + "234567")),
-        _keyed("aws secret access key", "aws_secret_access_key = ", characters(40, _BASE64)),
+        _keyed("aws secret access key", "aws_secret_access_key = ", characters(40)),
+        _keyed(
+            "aws secret access key with slashes",
+            "aws_secret_access_key = ",
+            f"/{characters(19)}/{characters(18)}/",
+        ),
         _whole("private key", _private_key()),
         _whole("jwt", _json_web_token()),
         _keyed("authorization header", "Authorization: Bearer ", characters(32)),
         _keyed("assignment", "DB_PASSWORD=", characters(20)),
         _keyed("password flag", "mysqldump --password ", characters(20)),
         _keyed("token flag", "deploy --token ", characters(24)),
-        _keyed("short flag", "mysql -p ", characters(18)),
+        _keyed("short flag", "sshpass -p ", characters(18)),
+        _keyed("short flag with its value attached", "mysql -u root -p", characters(18)),
     ]
 
 

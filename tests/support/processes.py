@@ -57,9 +57,11 @@ def command_line(pid: int) -> list[str]:
 
 
 def marked(marker: str) -> set[int]:
-    """Return the ids of living processes, other than this one, with `marker` in their command line."""
-    own = os.getpid()
-    return {pid for pid in _all() if pid != own and any(marker in word for word in command_line(pid))}
+    """Return the ids of living processes with `marker` as a word of their command line.
+
+    A whole word: `hardened-terminal-mcp run "sleep MARKER"` has it only as a part of one.
+    """
+    return {pid for pid in _all() if marker in command_line(pid)}
 
 
 def wait_until_running(marker: str) -> None:
