@@ -7,10 +7,11 @@ line before. A record holds counts of output bytes and has no field for output. 
 
 import os
 import time
-from hashlib import sha256
 from typing import Literal, NamedTuple
 
 import msgspec
+
+from broker.digest import sha256_hex
 
 GENESIS = "0" * 64
 """`prev` of the first record of a trail."""
@@ -117,7 +118,7 @@ class BrokenChainError(Exception):
 
 def digest(data: bytes) -> str:
     """Return the SHA-256 of `data` in lower-case hexadecimal."""
-    return sha256(data).hexdigest()
+    return sha256_hex(data)
 
 
 def seal(line: Line) -> Sealed:

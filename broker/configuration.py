@@ -4,13 +4,16 @@ Always true: a policy that a cloned repository brings along is not used unless i
 approved its digest. This module reads files and settings; it opens nothing that stays open.
 """
 
-import hashlib
 import os
 import stat
+import sys
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from broker import policy_file
+from broker.digest import sha256_hex
 from broker.refusal import StartupError
+from broker.schema import PolicyFile
 
 NAME = "hardened-terminal-mcp"
 POLICY_LIMIT_BYTES = 4 * 1024 * 1024
@@ -26,7 +29,25 @@ class FoundPolicy(NamedTuple):
     @property
     def digest(self) -> str:
         """SHA-256 of the file, as hexadecimal."""
-        return hashlib.sha256(self.raw).hexdigest()
+        return sha256_hex(self.raw)
+
+
+class Settings(NamedTuple):
+    """What a start goes by: the environment, and the policy that it leads to."""
+
+    environ: dict[str, str]
+    found: FoundPolicy
+    file: PolicyFile
+
+
+def read(environ: Mapping[str, str]) -> Settings:
+    """Return the settings. Raises StartupError for a system that is not supported, and for every fault of the policy."""
+    if sys.platform != "linux":
+        raise StartupError(
+            f"{sys.platform} is not supported: commands are confined by Linux Landlock and seccomp"
+        )
+    found = find_policy(environ)
+    return Settings(dict(environ), found, policy_file.load(found.raw, found.path))
 
 
 def config_folder(environ: Mapping[str, str]) -> str:

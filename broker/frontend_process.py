@@ -10,7 +10,7 @@ import signal
 import sys
 from typing import NamedTuple
 
-from broker.execution import spawn_frontend
+from broker.birth import spawn_frontend
 
 END_S = 2.0
 """How long a frontend may take to end once its connection is closed."""
@@ -33,6 +33,11 @@ class Frontend(NamedTuple):
                 self._signal(signal.SIGKILL)
         return self.wait()
 
+    def kill(self) -> None:
+        """End it at once, before it can say anything."""
+        self._signal(signal.SIGKILL)
+        self.wait()
+
     def wait(self) -> int:
         """Wait for its end. Returns the exit status, 128 + N after signal N."""
         code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
@@ -54,10 +59,10 @@ def python_frontend(module_arguments: tuple[str, ...]) -> tuple[str, ...]:
     return (sys.executable, *module_arguments)
 
 
-def start(argv: tuple[str, ...], frontend_end: int) -> Frontend:
-    """Start a confined frontend on `frontend_end`, and let go of the streams that it now owns."""
+def start(argv: tuple[str, ...], frontend_end: int, mode: str = "required") -> Frontend:
+    """Start a frontend on `frontend_end`, and let go of the streams that it now owns. `mode` is `[containment] mode`."""
     environment = {"LANG": "C.UTF-8", "HTMCP_BROKER_FD": str(SOCKET_FD), "PATH": os.defpath}
-    pid, pidfd = spawn_frontend(argv, environment, (0, 1, 2, frontend_end))
+    pid, pidfd = spawn_frontend(argv, environment, (0, 1, 2, frontend_end), mode)
     os.close(frontend_end)
     release_streams()
     return Frontend(pid, pidfd)

@@ -6,7 +6,6 @@ line that cannot be read; no traceback. Operator commands are imported when they
 
 import argparse
 import os
-import socket
 import sys
 from collections.abc import Callable
 from importlib import import_module
@@ -150,4 +149,4 @@ def _serve_frontend(argv: tuple[str, ...]) -> int:
     remote = os.environ.get("HTMCP_BROKER")
     from broker import serving
 
-    return serving.serve_remote(argv, remote) if remote else serving.serve_frontend(argv, socket.socketpair())
+    return serving.serve_remote(argv, remote) if remote else serving.serve_frontend(argv)

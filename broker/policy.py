@@ -6,12 +6,12 @@ run, globs expanded; every word that the rule does not call text has been led to
 
 import os
 from collections.abc import Iterator
-from hashlib import sha256
 from typing import NamedTuple
 
 import msgspec
 
 from broker import globs
+from broker.digest import sha256_hex
 from broker.grammar import Argv
 from broker.jail import Jail, Located
 from broker.options import Word
@@ -64,7 +64,7 @@ class Policy:
     def __init__(self, file: PolicyFile, raw: bytes, jail: Jail, programs: Programs) -> None:
         self.file = file
         self.jail = jail
-        self.digest = sha256(raw).hexdigest()
+        self.digest = sha256_hex(raw)
         self.lookup = programs
         denied_names = {os.path.basename(name) for name in file.commands.deny}
         self._denied = frozenset(denied_names)

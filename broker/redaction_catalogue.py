@@ -3,8 +3,8 @@
 Always true: nothing here decides anything. The file is `redaction_patterns.json`, which says what its fields mean.
 """
 
+import os
 from functools import lru_cache
-from importlib.resources import files
 
 import msgspec
 
@@ -40,7 +40,8 @@ class Catalogue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 @lru_cache(maxsize=1)
 def catalogue() -> Catalogue:
     """The shipped data."""
-    return msgspec.json.decode(files("broker").joinpath("redaction_patterns.json").read_bytes(), type=Catalogue)
+    with open(os.path.join(os.path.dirname(__file__), "redaction_patterns.json"), "rb") as file:
+        return msgspec.json.decode(file.read(), type=Catalogue)
 
 
 @lru_cache(maxsize=32)
@@ -58,4 +59,6 @@ def word_parts(name: str) -> tuple[str, ...]:
 @lru_cache(maxsize=1)
 def letter_pairs() -> frozenset[str]:
     """Pairs of letters that are common in words."""
-    return frozenset(first + second for first, seconds in catalogue().letter_pairs.items() for second in seconds)
+    return frozenset(
+        first + second for first, seconds in catalogue().letter_pairs.items() for second in seconds
+    )

@@ -12,6 +12,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from functools import partial
+from typing import Protocol
 
 from broker.connection import Connection
 from broker.execution import Completed, Running
@@ -45,16 +46,26 @@ EXIT_VIOLATION = 76
 """The exit status after a frontend broke the protocol (EX_PROTOCOL of sysexits.h)."""
 
 
+class Broker(Protocol):
+    """What is served: the pipeline, and how it is reloaded and ended."""
+
+    pipeline: Pipeline
+
+    def reload(self) -> None:
+        """Take the policy as it stands now."""
+
+    def close(self) -> None:
+        """Kill what runs, and close the trail."""
+
+
 class Service:
     """Serves one connection until its frontend is gone, breaks the protocol, or a signal ends the broker."""
 
-    def __init__(
-        self, pipeline: Pipeline, connection: Connection, concurrent: int, reload: Callable[[], None]
-    ) -> None:
-        self._pipeline = pipeline
+    def __init__(self, broker: Broker, connection: Connection) -> None:
+        self._broker = broker
+        self._pipeline = broker.pipeline
         self._connection = connection
-        self._concurrent = concurrent
-        self._reload = reload
+        self._concurrent = broker.pipeline.gate.policy.file.limits.concurrent
         self._waiting: deque[Admitted] = deque()
         self._running: dict[int, tuple[Admitted, Running]] = {}
         self._done: deque[tuple[int, Completed]] = deque()
@@ -76,7 +87,14 @@ class Service:
         }
 
     def serve(self) -> int | None:
-        """Run until the end. Returns None if the frontend left, 0 after a signal, or `EXIT_VIOLATION`."""
+        """Run until the end, then close all. Returns None if the frontend left, 0 after a signal, or `EXIT_VIOLATION`."""
+        try:
+            return self._loop()
+        finally:
+            self._broker.close()
+            self._close()
+
+    def _loop(self) -> int | None:
         self._watch_signals()
         self._selector.register(self._wake_fd, selectors.EVENT_READ, self._collect)
         self._selector.register(self._signals_r, selectors.EVENT_READ, self._take_signals)
@@ -232,7 +250,7 @@ class Service:
             self.patience_s = 0.0 if signal.SIGTERM in numbers else INTERRUPT_PATIENCE_S
             self._end(0)
         elif signal.SIGHUP in numbers:
-            self._reload()
+            self._broker.reload()
 
     def _end(self, status: int | None) -> None:
         if self._ending is not None:
@@ -244,8 +262,7 @@ class Service:
         for _, running in self._running.values():
             running.cancel()
 
-    def close(self) -> None:
-        """Close the connection and all that the loop held."""
+    def _close(self) -> None:
         signal.set_wakeup_fd(-1)
         self._selector.close()
         self._connection.close()

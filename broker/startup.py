@@ -5,14 +5,14 @@ outside it; the policy passed its own tests; the kernel can do what `[containmen
 """
 
 import os
-import sys
 from collections.abc import Mapping
 
 import msgspec
 
 from broker import configuration, policy_file
 from broker.audit import Trail
-from broker.configuration import FoundPolicy
+from broker.configuration import Settings
+from broker.connection import Connection
 from broker.execution import Executor
 from broker.jail import Jail
 from broker.pipeline import Gate, Pipeline
@@ -21,6 +21,7 @@ from broker.programs import Programs
 from broker.redaction import Redactor
 from broker.refusal import StartupError
 from broker.schema import PolicyFile
+from broker.service import Service
 
 
 def warn(line: str) -> None:
@@ -36,11 +37,12 @@ def open_jail(file: PolicyFile, environ: Mapping[str, str]) -> Jail:
     return Jail(environ.get("HTMCP_JAIL_ROOT") or file.jail.root or os.getcwd())
 
 
-def build_gate(found: FoundPolicy, jail: Jail, environ: Mapping[str, str]) -> Gate:
+def build_gate(settings: Settings, jail: Jail) -> Gate:
     """Return the gate of one policy file, tested by its own tests."""
-    file = policy_file.load(found.raw, found.path)
+    found, file = settings.found, settings.file
+    in_jail = jail.contains(found.path)
     writable = policy_file.grants_writes(file)
-    configuration.check_trust(found, environ, in_jail=jail.contains(found.path), jail_is_writable=writable)
+    configuration.check_trust(found, settings.environ, in_jail=in_jail, jail_is_writable=writable)
     programs = Programs(file.environment.path, jail, policy_file.named_programs(file))
     policy = Policy(file, found.raw, jail, programs)
     failures = policy.self_test()
@@ -109,7 +111,7 @@ class Broker(msgspec.Struct):
         gate = self.pipeline.gate
         try:
             self.trail.rotate()
-            new = build_gate(configuration.find_policy(self.environ), gate.jail, self.environ)
+            new = build_gate(configuration.read(self.environ), gate.jail)
         except StartupError as error:
             warn(f"reload refused, the old policy stays in force: {error}")
             return
@@ -122,16 +124,15 @@ class Broker(msgspec.Struct):
         self.trail.close()
 
 
-def build(environ: Mapping[str, str]) -> Broker:
-    """Return a broker that may serve. Raises StartupError with one line for the operator."""
-    if sys.platform != "linux":
-        raise StartupError(
-            f"{sys.platform} is not supported: commands are confined by Linux Landlock and seccomp"
-        )
-    found = configuration.find_policy(environ)
-    file = policy_file.load(found.raw, found.path)
-    jail = open_jail(file, environ)
-    gate = build_gate(found, jail, environ)
+def service(settings: Settings, read_fd: int, write_fd: int) -> Service:
+    """Return a broker on its connection. Raises StartupError with one line for the operator."""
+    return Service(_build(settings), Connection(read_fd, write_fd))
+
+
+def _build(settings: Settings) -> Broker:
+    environ = settings.environ
+    jail = open_jail(settings.file, environ)
+    gate = build_gate(settings, jail)
     home = empty_home(environ)
     executor = Executor(jail, gate.policy.file.containment, gate.policy.file.environment, home, warn)
     try:
@@ -139,4 +140,4 @@ def build(environ: Mapping[str, str]) -> Broker:
     except BaseException:
         executor.close()
         raise
-    return Broker(Pipeline(gate, trail, executor), trail, executor, dict(environ))
+    return Broker(Pipeline(gate, trail, executor), trail, executor, environ)
