@@ -152,7 +152,7 @@ def check(line: bytes, seq: int | None, prev: bytes | None) -> bytes:
     if line[_HASH_AT : _HASH_AT + 9] != _HASH_FIELD or line[_PREV_AT : _PREV_AT + 9] != _PREV_FIELD:
         raise BrokenChainError("this is no record: it does not end in prev and hash")
     own = line[-66:-2]
-    if line[-2:] != b'"}' or sha256(line[:_HASH_AT] + b"}").hexdigest().encode() != own:
+    if line[-2:] != b'"}' or sha256_hex(line[:_HASH_AT] + b"}").encode() != own:
         raise BrokenChainError("its hash does not fit its bytes: the line was changed")
     if seq is not None and not line.startswith(b'{"seq":%d,' % seq):
         raise BrokenChainError(
