@@ -63,11 +63,7 @@ class Eras:
 
     async def _on_modern_request(self, context: Context, method: str, params: Params) -> dict[str, Any]:
         if method == "initialize":
-            raise MCPError(
-                code=UNSUPPORTED_PROTOCOL_VERSION,
-                message="this connection was opened without a handshake; initialize is not accepted on it",
-                data={"supported": list(MODERN_PROTOCOL_VERSIONS)},
-            )
+            raise _no_handshake((params or {}).get("protocolVersion"))
         route = classify_inbound_request({"method": method, "params": params})
         if isinstance(route, InboundLadderRejection):
             raise MCPError(code=route.code, message=route.message, data=route.data)
@@ -77,6 +73,15 @@ class Eras:
         return await serve_one(
             self._server, context, method, params, connection=connection, lifespan_state=self._state
         )
+
+
+def _no_handshake(untrusted_requested: object) -> MCPError:
+    """Return the error for a handshake that comes too late; like the SDK's, it names what is served."""
+    data: dict[str, Any] = {"supported": list(MODERN_PROTOCOL_VERSIONS)}
+    if isinstance(untrusted_requested, str):
+        data["requested"] = untrusted_requested[:64]
+    message = "this connection was opened without a handshake; initialize is not accepted on it"
+    return MCPError(code=UNSUPPORTED_PROTOCOL_VERSION, message=message, data=data)
 
 
 def _has_envelope(params: Params) -> bool:

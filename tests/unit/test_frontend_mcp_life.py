@@ -74,7 +74,9 @@ def test_a_connection_stays_in_its_era(broker):
         client.send(id=1, method="tools/list", params={"_meta": ENVELOPE})
         assert "result" in client.receive()
         client.send(id=2, method="initialize", params=OPENING)
-        assert client.receive()["error"]["code"] == -32022
+        error = client.receive()["error"]
+        assert error["code"] == -32022
+        assert error["data"] == {"supported": ["2026-07-28"], "requested": "2025-06-18"}
         client.send(id=3, method="tools/list", params={})
         assert client.receive()["error"]["code"] == -32602
 
