@@ -25,7 +25,7 @@ from protocol.client import BrokerClient, BrokerGone
 from protocol.messages import CommandResult
 from tests.adversarial import cases, evidence
 from tests.adversarial.identity import Identity, interpreter_for
-from tests.adversarial.programs_on_path import STANDINS, program_files
+from tests.adversarial.programs_on_path import POLICY_PATH, STANDINS, program_files
 from tests.adversarial.witness import Act, Witness, is_loader
 from tests.support import processes
 
@@ -67,17 +67,18 @@ def _output(result: CommandResult) -> str:
 class Cage:
     """One broker under one policy as one identity; `policy` is the text of a policy file."""
 
-    def __init__(self, policy: str, identity: Identity, *, runnable: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, policy: str, identity: Identity, *, runnable: tuple[str, ...] = (), path: str = POLICY_PATH
+    ) -> None:
         self.identity = identity
         self.variables: dict[str, str] = {}
+        self.path = path
         self.scripts_may_run = "sh" in runnable
         self.base = Path(tempfile.mkdtemp(prefix="htm-cage-"))
         self.jail, self.outside = self.base / "jail", self.base / "outside"
         self.canary = evidence.new_canary()
         self.mark = "HTM-RAN-" + secrets.token_hex(8)
-        self._runnable = frozenset(
-            os.path.realpath(found) for name in runnable if (found := shutil.which(name))
-        )
+        self._runnable = frozenset(file for name in runnable for file in program_files(name, path))
         self._encodings = evidence.Encodings(self.canary)
         self._machine = evidence.Machine()
         self._lay_out(policy)
@@ -195,6 +196,8 @@ class Cage:
         try:
             self.client = BrokerClient(ours, "adversary")
         except BrokerGone as gone:
+            ours.close()
+            self._end()
             raise AssertionError((self.base / "stderr.txt").read_text()) from gone
         self._hung_up = False
         self._acts()
@@ -325,7 +328,9 @@ class Cage:
                 traces.append(f"{act.kind} outside: {act.path}")
             elif act.kind == "wrote" and act.pid != self.pid and not self._is_ours_to_write(act.path):
                 traces.append(f"wrote {act.path}")
-        unlisted = ran - self._runnable - {path for name in programs for path in program_files(name)}
+        unlisted = (
+            ran - self._runnable - {path for name in programs for path in program_files(name, self.path)}
+        )
         return ran, traces + [f"ran {path}, which is on no list" for path in sorted(unlisted)]
 
     def _is_ours_to_write(self, path: str) -> bool:

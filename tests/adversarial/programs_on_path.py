@@ -12,23 +12,23 @@ POLICY_PATH = ":".join(SYSTEM_PATH)
 
 
 @functools.cache
-def program_files(name: str) -> frozenset[str]:
+def program_files(name: str, path: str = POLICY_PATH) -> frozenset[str]:
     """Return the files that are executed when `name` is: itself, and the interpreters of a script."""
     found: set[str] = set()
-    path = shutil.which(name, path=POLICY_PATH) or f"{STANDINS}/{name}"
-    while path is not None and path not in found:
-        path = os.path.realpath(path)
-        found.add(path)
-        path = _interpreter_of(path)
+    file = shutil.which(name, path=path) or f"{STANDINS}/{name}"
+    while file is not None and file not in found:
+        file = os.path.realpath(file)
+        found.add(file)
+        file = _interpreter_of(file, path)
     return frozenset(found)
 
 
-def _interpreter_of(path: str) -> str | None:
-    if path.startswith(f"{STANDINS}/"):
+def _interpreter_of(file: str, path: str) -> str | None:
+    if file.startswith(f"{STANDINS}/"):
         return "/usr/bin/python3"
-    with open(path, "rb") as file:
-        first = file.readline(256)
+    with open(file, "rb") as opened:
+        first = opened.readline(256)
     words = [word.decode() for word in first[2:].split()] if first.startswith(b"#!") else []
     if not words:
         return None
-    return shutil.which(words[-1], path=POLICY_PATH) if words[0].endswith("/env") else words[0]
+    return shutil.which(words[-1], path=path) if words[0].endswith("/env") else words[0]

@@ -28,7 +28,7 @@ allow = ["python3"]
 
 [limits]
 timeout_s = 20
-processes = 64
+processes = 2000
 
 [audit]
 durability = "os"
@@ -110,7 +110,7 @@ def test_a_call_ends_though_a_child_holds_its_output(calls: Calls) -> None:
 def test_daemons_die_at_the_timeout(brief_calls: Calls) -> None:
     marker = processes.unique_seconds()
     answer = brief_calls.run(f"python3 daemon.py stay {marker}")
-    assert (answer.code, answer.stdout) == ("TIMEOUT", "left\n")
+    assert (answer.code, answer.stdout) == ("TIMEOUT", "left\n"), answer
     processes.wait_until_nothing_left(marker)
 
 
