@@ -5,7 +5,7 @@ run, globs expanded; every word that the rule does not call text has been led to
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import msgspec
@@ -132,9 +132,8 @@ class Policy:
                 folder.close()
 
     def _check_path(self, word: Word, located: Located, judged: Judged) -> None:
-        scanned = word.kind is not None and word.kind.scanned
         try:
-            for part in undeclared(word.text) if scanned else declared(word.text):
+            for part in _parts(word):
                 if part:
                     _check_text(part)
                     self.jail.check(part, located)
@@ -176,6 +175,13 @@ class Policy:
         from broker.selftest import failures
 
         return failures(self)
+
+
+def _parts(word: Word) -> Iterable[str]:
+    """Return what of `word` may be a path, by what its rule says of it."""
+    if word.kind is None or word.kind.scanned:
+        return undeclared(word.text)
+    return (word.text,) if word.kind.revision else declared(word.text)
 
 
 def _check_text(part: str) -> None:

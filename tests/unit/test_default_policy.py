@@ -99,6 +99,9 @@ git log --format='%h %s' -3
 git diff
 git diff HEAD~1 -- a
 git diff --stat main...feature
+git diff @~1
+git log '@{u}..@'
+git rev-parse --abbrev-ref '@{u}'
 git diff --cached --name-only
 git show HEAD
 git show HEAD:src/x.py
