@@ -258,9 +258,8 @@ class Chain:
         new = TrailFile.open(old.path + ".new", create=False)
         try:
             new.path = old.path
-            self._enter(
-                new
-            )  # locked before anybody can see it: nobody appends to it, or rotates it, before us
+            # Locked before anybody can see it: nobody appends to it, or rotates it, before us.
+            self._enter(new)
             rotation.take_over(old.path)
         except BaseException:
             new.close()

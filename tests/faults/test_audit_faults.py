@@ -166,6 +166,33 @@ def test_a_trail_that_is_put_back_goes_on_and_records_the_gap(path: Path, fail_m
     assert verified(path).sound
 
 
+def test_a_trail_that_was_changed_while_it_was_away_is_not_gone_on_with(path: Path) -> None:
+    trail = open_trail(path)
+    run(trail)
+    path.rename(path.with_name("away"))
+    assert _refused(trail)
+    changed = path.with_name("away").read_bytes()
+    with path.with_name("away").open("r+b") as file:
+        file.write(changed[:-10] + b"0" * 7 + changed[-3:])
+    path.with_name("away").rename(path)
+    assert _refused(trail)
+    trail.close()
+
+
+def test_a_record_of_the_right_number_that_does_not_continue_the_chain(path: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.jsonl"
+    for which, commands in ((path, 1), (other, 2)):
+        trail = open_trail(which)
+        for _ in range(commands):
+            run(trail)
+        trail.close()
+    trail = open_trail(path)
+    with path.open("ab") as file:
+        file.write(other.read_bytes().splitlines(keepends=True)[2])
+    assert _refused(trail)
+    trail.close()
+
+
 def test_an_outcome_that_cannot_be_written_is_kept_until_it_can(path: Path) -> None:
     trail = open_trail(path)
     call = a_call("make all")
@@ -366,7 +393,7 @@ def test_a_device_that_is_always_full(path: Path) -> None:
 
 @pytest.mark.parametrize("special", ["/dev/full", "/dev/null"])
 def test_a_device_is_no_trail(special: str) -> None:
-    with pytest.raises(StartupError):
+    with pytest.raises(StartupError, match="not a regular file"):
         open_trail(Path(special))
 
 

@@ -120,6 +120,23 @@ def test_lines_that_are_removed_repeated_moved_or_exchanged_are_found(
     assert not _verify(contents)
 
 
+@given(st.data())
+@settings(max_examples=40, deadline=None)
+def test_a_line_of_the_same_number_from_another_trail_is_found(
+    untouched: list[bytes], data: st.DataObject
+) -> None:
+    lines = _lines(untouched[0])
+    at = data.draw(st.integers(0, len(lines) - 1))
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "audit.jsonl"
+        trail = open_trail(path)
+        for _ in range(RECORDS):
+            trail.outcome(a_call(), result())
+        trail.close()
+        lines[at] = _lines(path.read_bytes())[at]
+    assert not _verify([b"".join(lines), *untouched[1:]])
+
+
 @given(cut=st.integers(1, 4000))
 @settings(max_examples=100, deadline=None)
 def test_a_tail_that_was_cut_off_is_found_with_a_head(untouched: list[bytes], cut: int) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from broker import audit_rotation
+from broker.audit_file import TrailFaultError, TrailFile
 from broker.refusal import StartupError
 from tests.support.opened_trail import files_of, open_trail, records, run, verified
 
@@ -69,6 +70,26 @@ def test_a_broker_that_was_idle_while_files_were_deleted_goes_on(path: Path) -> 
     assert verified(path).sound
     for trail in (idle, busy):
         trail.close()
+
+
+def test_a_new_file_is_locked_before_anybody_can_see_it(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    original = audit_rotation.take_over
+    monkeypatch.setattr("broker.audit_file.LOCK_WAIT_S", 0)
+
+    def take_over(name: str) -> None:
+        original(name)
+        stranger = TrailFile.open(name, create=False)
+        with pytest.raises(TrailFaultError, match="locked"):
+            stranger.lock()
+        stranger.close()
+
+    monkeypatch.setattr(audit_rotation, "take_over", take_over)
+    trail = open_trail(path)
+    run(trail)
+    trail.rotate()
+    run(trail)
+    trail.close()
+    assert verified(path).sound
 
 
 class DiedError(BaseException):
