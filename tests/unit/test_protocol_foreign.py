@@ -26,6 +26,7 @@ def run(broker: FakeBroker, *commands: str) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         timeout=20,
+        check=False,
     )
 
 

@@ -1,1 +1,0 @@
-"""A frontend that is not Python."""
