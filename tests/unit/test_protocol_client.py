@@ -25,7 +25,12 @@ def sent(frame: bytes):
 
 def test_every_request_has_an_id_of_its_own():
     connection = open_connection()
-    ids = [connection.run("a")[0], connection.explain("b")[0], connection.describe()[0], connection.run("c")[0]]
+    ids = [
+        connection.run("a")[0],
+        connection.explain("b")[0],
+        connection.describe()[0],
+        connection.run("c")[0],
+    ]
     assert ids == [1, 2, 3, 4]
     assert connection.unanswered == 4
 

@@ -62,6 +62,8 @@ def test_a_body_that_is_no_request_is_a_violation(body):
 
 
 def test_the_longest_command_of_the_widest_characters_fits_a_frame():
-    longest = messages.RunRequest(1, "\U0001f600" * messages.COMMAND_CHARACTERS, "\U0001f600" * messages.PATH_CHARACTERS)
+    longest = messages.RunRequest(
+        1, "\U0001f600" * messages.COMMAND_CHARACTERS, "\U0001f600" * messages.PATH_CHARACTERS
+    )
     (body,) = fed(Frames(framing.REQUEST_LIMIT_BYTES), framing.encode(longest))
     assert framing.decode_request(body) == longest
