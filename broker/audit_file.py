@@ -93,24 +93,24 @@ class TrailFile:
 
     def lock(self) -> None:
         """Take the append lock. Raises TrailFaultError when another process keeps it for `LOCK_WAIT_S`."""
-        if _set_lock(self.fd, _APPEND_BYTE, fcntl.F_WRLCK):
+        if _set_lock(self.fd, _LOCK):
             return
         deadline = time.monotonic() + LOCK_WAIT_S
-        while not _set_lock(self.fd, _APPEND_BYTE, fcntl.F_WRLCK):
+        while not _set_lock(self.fd, _LOCK):
             if time.monotonic() > deadline:
                 raise TrailFaultError(f"another process has kept the trail locked for {LOCK_WAIT_S:g} s")
             time.sleep(0.0005)
 
     def unlock(self) -> None:
         """Release the append lock."""
-        _set_lock(self.fd, _APPEND_BYTE, fcntl.F_UNLCK)
+        _set_lock(self.fd, _UNLOCK)
 
     def hold_session(self, session: str) -> None:
         """Show to every other broker, until this file is closed, that `session` lives.
 
         Raises TrailFaultError if another has it.
         """
-        if not _set_lock(self.fd, session_byte(session), fcntl.F_WRLCK):
+        if not _set_lock(self.fd, _flock(fcntl.F_WRLCK, session_byte(session))):
             raise TrailFaultError("another process holds the lock of this session")
 
     def has_session(self, session: str) -> bool:
@@ -214,14 +214,18 @@ def sync_folder(path: str) -> None:
 
 
 def _flock(kind: int, start: int) -> bytes:
-    # struct flock of asm-generic/fcntl.h on 64 bits: l_type, l_whence and padding, l_start, l_len, l_pid and
-    # padding
+    # struct flock of asm-generic/fcntl.h on 64 bits: l_type, l_whence and padding, l_start, l_len, l_pid and padding
     return kind.to_bytes(2, "little") + bytes(6) + start.to_bytes(8, "little") + b"\1" + bytes(15)
 
 
-def _set_lock(fd: int, start: int, kind: int) -> bool:
+_LOCK = _flock(fcntl.F_WRLCK, _APPEND_BYTE)
+_LOCK_TO_READ = _flock(fcntl.F_RDLCK, _APPEND_BYTE)
+_UNLOCK = _flock(fcntl.F_UNLCK, _APPEND_BYTE)
+
+
+def _set_lock(fd: int, request: bytes) -> bool:
     try:
-        fcntl.fcntl(fd, fcntl.F_OFD_SETLK, _flock(kind, start))
+        fcntl.fcntl(fd, fcntl.F_OFD_SETLK, request)
     except (BlockingIOError, PermissionError):  # EAGAIN or EACCES: somebody else holds it
         return False
     return True
@@ -229,12 +233,12 @@ def _set_lock(fd: int, start: int, kind: int) -> bool:
 
 def lock_to_read(fd: int) -> bool:
     """Keep writers out while a reader looks at the size; False if a writer is in."""
-    return _set_lock(fd, _APPEND_BYTE, fcntl.F_RDLCK)
+    return _set_lock(fd, _LOCK_TO_READ)
 
 
 def unlock_read(fd: int) -> None:
     """Let writers in again."""
-    _set_lock(fd, _APPEND_BYTE, fcntl.F_UNLCK)
+    _set_lock(fd, _UNLOCK)
 
 
 def session_byte(session: str) -> int:
