@@ -119,6 +119,11 @@ def _executables(program: Program, profile: Profile) -> Iterator[str]:
         yield from each.executables
 
 
+def own_execution(profile: Profile) -> int:
+    """Return the right to run what lies in the jail and the temporary folder, if the profile has it."""
+    return EXECUTE if profile.may_run_own else 0
+
+
 def layers_for(profile: Profile, program: Program, exec_address: int, places: Places) -> Layers:
     """Return the layers of `program` under `profile`. `exec_address`: where the path that the broker
     executes stands.
@@ -127,7 +132,7 @@ def layers_for(profile: Profile, program: Program, exec_address: int, places: Pl
     if profile.network:
         readable += NETWORK_FILES
     rules = (
-        Rule(places.jail, READ | WRITE if profile.writes else READ),
+        Rule(places.jail, READ | (WRITE if profile.writes else 0) | own_execution(profile)),
         *(Rule(path, READ) for path in readable),
         *DEVICES,
         *runnable(_executables(program, profile)),
@@ -135,7 +140,7 @@ def layers_for(profile: Profile, program: Program, exec_address: int, places: Pl
     filter_rules = FilterRules(
         exec_address=exec_address,
         network=profile.network,
-        programs=bool(profile.may_run),
+        programs=bool(profile.may_run or profile.may_run_own),
         metadata=profile.writes or profile.temporary,
     )
     return Layers(rules, profile.network, filter_rules)

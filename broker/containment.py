@@ -74,15 +74,8 @@ class Containment:
         """Return the layers of `program` under `profile`. Raises OSError."""
         address = kernel.address_of(program.path)
         may_run = tuple(other.executables for other in profile.may_run)
-        key = (
-            profile.writes,
-            profile.network,
-            profile.read,
-            profile.temporary,
-            may_run,
-            program.executables,
-            address,
-        )
+        grants = (profile.writes, profile.network, profile.may_run_own, profile.read, profile.temporary)
+        key = (grants, may_run, program.executables, address)
         prepared = self._prepared.get(key)
         if prepared is None:
             if len(self._prepared) >= _CACHED_PROFILES:

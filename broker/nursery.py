@@ -104,7 +104,7 @@ class Nursery:
         self._idle = 0
         self._leash_fd = -1
         self._reaper_fd = -1
-        self._reaper_pid = 0
+        self.reaper_pid = 0
         _thread.start_new_thread(self._live, ())
         problem = self._ready.get()
         if problem is not None:
@@ -115,9 +115,14 @@ class Nursery:
         """Whether signals stay within, so that kill(-1) may be used in here."""
         return self._scope_fd is not None
 
+    @property
+    def guarded(self) -> bool:
+        """Whether the reaper lives, where there has to be one."""
+        return self._reaper_fd < 0 or not _readable(self._reaper_fd, 0)
+
     def submit(self, task: Task) -> None:
         """Run `task` in a thread of its own. Raises ExecutorError if the reaper is gone."""
-        if self._reaper_fd >= 0 and _readable(self._reaper_fd, 0):
+        if not self.guarded:
             raise ExecutorError("the process that ends commands with this server is gone; restart the server")
         with self._lock:
             self._idle -= 1
@@ -139,7 +144,7 @@ class Nursery:
             os.close(self._leash_fd)
             self._leash_fd = -1
             _readable(self._reaper_fd, PROOF_S)
-            os.waitpid(self._reaper_pid, 0)
+            os.waitpid(self.reaper_pid, 0)
             os.close(self._reaper_fd)
 
     def _live(self) -> None:
@@ -180,7 +185,7 @@ class Nursery:
         proof_r, proof_w = os.pipe2(os.O_CLOEXEC)
         actions = [(os.POSIX_SPAWN_DUP2, read_fd, 0), (os.POSIX_SPAWN_DUP2, proof_w, 1)]
         try:
-            self._reaper_pid = os.posix_spawn(
+            self.reaper_pid = os.posix_spawn(
                 _SHELL,
                 ["sh", "-c", _REAPER],
                 {},
@@ -189,7 +194,7 @@ class Nursery:
                 setsigmask=[],
                 setsigdef=[signal.SIGPIPE],
             )
-            self._reaper_fd = os.pidfd_open(self._reaper_pid)
+            self._reaper_fd = os.pidfd_open(self.reaper_pid)
         finally:
             os.close(read_fd)
             os.close(proof_w)

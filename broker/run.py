@@ -17,6 +17,7 @@ from typing import Final, NamedTuple, Protocol, TypeVar
 
 from broker import temporary
 from broker.census import THREADS_PER_PROCESS, Census
+from broker.confinement import own_execution
 from broker.containment import Containment, Prepared
 from broker.job import Completed, Job, Running
 from broker.landlock import READ, WRITE, Rule
@@ -148,7 +149,7 @@ class Call:
         if permitted.profile.temporary:
             self._temporary = temporary.make(premises.temporary_base)
             environment |= {"TMPDIR": self._temporary, "HOME": self._temporary}
-            further = Rule(self._temporary, READ | WRITE)
+            further = Rule(self._temporary, READ | WRITE | own_execution(permitted.profile))
         stdout_r, stdout_w = self._pipe()
         stderr_r, stderr_w = self._pipe()
         terms = Terms(rlimits_for(permitted.limits), self._tasks(), self._writable_places())

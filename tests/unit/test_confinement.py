@@ -1,0 +1,298 @@
+"""From profile to layers: what each grant adds, and that nothing else comes with it."""
+
+import os
+import struct
+from pathlib import Path
+
+import pytest
+
+from broker import seccomp
+from broker.confinement import Layers, Places, layers_for
+from broker.elf import loader_of
+from broker.landlock import EXECUTE, READ, READ_DIR, READ_FILE, WRITE, WRITE_FILE
+from broker.profile import Profile
+from broker.programs import Program
+from broker.seccomp import FilterRules, assemble, common_filter, filter_for
+from broker.syscalls import AUDIT_ARCHITECTURE, LAST, MACHINE, NUMBER, numbers
+
+PLACES = Places(jail="/jail", home="/home-of-nobody")
+ADDRESS = 0x7F12_3456_7890
+NATIVE = AUDIT_ARCHITECTURE[MACHINE]
+ALLOWED, FORBIDDEN, REFUSED, ABSENT, ASKED, KILLED = (
+    code[0][3]
+    for code in (
+        seccomp.ALLOW,
+        seccomp.FORBIDDEN,
+        seccomp.REFUSED,
+        seccomp.ABSENT,
+        seccomp.ASK,
+        seccomp.KILL,
+    )
+)
+
+DANGEROUS = """
+ptrace mount umount2 pivot_root chroot setns bpf perf_event_open keyctl add_key process_vm_readv
+process_vm_writev pidfd_getfd kcmp clock_settime settimeofday adjtimex init_module finit_module
+kexec_load reboot swapon acct quotactl open_by_handle_at fanotify_init syslog sethostname move_mount
+open_tree fsopen mount_setattr shmget msgget semget mq_open
+"""
+
+
+def program(path: str = "/usr/bin/true", *more: str) -> Program:
+    pinned = tuple((file, None) for file in (path, *more))
+    return Program(Path(path).name, path, path, path.encode(), None, (), pinned)  # type: ignore[arg-type]
+
+
+def layers(**grants: object) -> Layers:
+    return layers_for(Profile(**grants), program(), ADDRESS, PLACES)  # type: ignore[arg-type]
+
+
+def rights(of: Layers, path: str) -> int:
+    """What the rules grant on the very path."""
+    granted = {rule.rights for rule in of.rules if rule.path == path}
+    return granted.pop() if granted else 0
+
+
+def answer(instructions: bytes, name: str | int, *arguments: int, architecture: int = NATIVE) -> int:
+    """What the kernel's interpreter of classic BPF would return for a call (seccomp(2), struct
+    seccomp_data).
+    """
+    number = NUMBER[name] if isinstance(name, str) else name
+    data = struct.pack("=iIQ6Q", number, architecture, 0, *arguments, *[0] * (6 - len(arguments)))
+    code = [struct.unpack_from("=HBBI", instructions, at) for at in range(0, len(instructions), 8)]
+    accumulator, place = 0, 0
+    while True:
+        operation, if_true, if_false, operand = code[place]
+        place += 1
+        if operation == 0x06:
+            return int(operand)
+        if operation == 0x20:
+            accumulator = struct.unpack_from("=I", data, operand)[0]
+        elif operation == 0x54:
+            accumulator &= operand
+        elif operation == 0x05:
+            place += operand
+        else:
+            met = {0x15: accumulator == operand, 0x25: accumulator > operand, 0x35: accumulator >= operand}
+            place += if_true if met[operation] else if_false
+
+
+def test_by_default_the_jail_can_be_read_and_nothing_can_be_written() -> None:
+    least = layers()
+    assert rights(least, "/jail") == READ
+    writable = {rule.path for rule in least.rules if rule.rights & (WRITE & ~WRITE_FILE)}
+    assert writable == set()
+    assert {rule.path for rule in least.rules if rule.rights & WRITE_FILE} == {
+        "/dev/full",
+        "/dev/null",
+        "/dev/zero",
+    }
+
+
+def test_writes_grants_writing_in_the_jail_but_no_execution_there() -> None:
+    writing = layers(writes=True)
+    assert rights(writing, "/jail") == READ | WRITE
+    assert not rights(writing, "/jail") & EXECUTE
+    assert rights(writing, "/usr") == READ
+
+
+def test_only_the_program_and_its_loader_can_be_executed() -> None:
+    executable = {rule.path for rule in layers().rules if rule.rights & EXECUTE}
+    assert executable == {"/usr/bin/true", loader_of("/usr/bin/true")}
+
+
+def test_what_may_run_can_be_executed_too_with_its_interpreter() -> None:
+    script = program("/usr/bin/script", "/usr/bin/interpreter")
+    executable = {rule.path for rule in layers(may_run=(script,)).rules if rule.rights & EXECUTE}
+    assert executable - {loader_of("/usr/bin/true")} == {
+        "/usr/bin/true",
+        "/usr/bin/script",
+        "/usr/bin/interpreter",
+    }
+
+
+def test_files_of_the_jail_can_be_executed_with_may_run_own_only() -> None:
+    own = layers(may_run_own=True)
+    assert rights(own, "/jail") == READ | EXECUTE
+    assert own.filter.programs
+    assert not rights(layers(may_run=(program("/usr/bin/id"),)), "/jail") & EXECUTE
+
+
+def test_no_folder_is_executable() -> None:
+    for grants in ({}, {"writes": True}, {"read": ("/opt/tools",)}):
+        for rule in layers(**grants).rules:
+            if rule.rights & EXECUTE:
+                assert rule.rights == EXECUTE | READ_FILE
+                assert not rule.rights & READ_DIR
+
+
+def test_read_grants_reading_of_that_place_alone() -> None:
+    more = set(layers(read=("/opt/tools",)).rules) - set(layers().rules)
+    assert {(rule.path, rule.rights) for rule in more} == {("/opt/tools", READ)}
+
+
+def test_the_resolver_is_readable_with_network_only() -> None:
+    assert rights(layers(network=True), "/etc/resolv.conf") == READ
+    assert rights(layers(), "/etc/resolv.conf") == 0
+    assert layers(network=True).network
+    assert not layers().network
+
+
+def test_no_process_of_the_machine_is_shown() -> None:
+    shown = {rule.path for rule in layers().rules if rule.path.startswith("/proc")}
+    assert "/proc" not in shown
+    assert not {path for path in shown if path.startswith("/proc/self")}
+
+
+def test_neither_all_of_etc_nor_a_home_is_readable() -> None:
+    granted = {rule.path for rule in layers().rules}
+    assert not granted & {
+        "/",
+        "/etc",
+        "/home",
+        "/root",
+        "/run",
+        "/var",
+        "/dev",
+        "/sys",
+        "/tmp",
+        "/etc/shadow",
+    }
+    assert not granted & {"/etc/ssl", "/etc/ssl/private"}
+
+
+def test_the_broker_own_exec_asks_and_any_other_is_refused() -> None:
+    least = filter_for(FilterRules(ADDRESS))
+    assert answer(least, "execve", ADDRESS) == ASKED
+    for other in (0, ADDRESS + 1, ADDRESS ^ (1 << 40), ADDRESS & 0xFFFFFFFF):
+        assert answer(least, "execve", other) == REFUSED
+
+
+def test_without_questions_the_broker_own_exec_is_let_through() -> None:
+    assert answer(filter_for(FilterRules(ADDRESS, asks=False)), "execve", ADDRESS) == ALLOWED
+
+
+def test_with_may_run_exec_is_left_to_landlock() -> None:
+    assert layers(may_run=(program("/usr/bin/id"),)).filter.programs
+    assert answer(filter_for(FilterRules(ADDRESS, programs=True)), "execve", 1) == ALLOWED
+
+
+def test_execveat_and_files_in_memory_are_refused_in_every_profile() -> None:
+    for name in ("execveat", "memfd_create", "io_uring_setup", "clone3", "userfaultfd"):
+        assert answer(common_filter(), name) == ABSENT
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        pytest.param(0x003D0F00, ALLOWED, id="a thread"),
+        pytest.param(0x4111, ALLOWED, id="the broker's own spawn"),
+        pytest.param(0x01200011, FORBIDDEN, id="fork"),
+        pytest.param(0x11, FORBIDDEN, id="plain clone"),
+        pytest.param(0x4111 | 1 << 40, FORBIDDEN, id="spawn with a high bit"),
+        pytest.param(0x10000000 | 0x003D0F00, FORBIDDEN, id="a thread in a user namespace"),
+    ],
+)
+def test_a_program_that_may_run_none_makes_threads_but_no_processes(flags: int, expected: int) -> None:
+    assert answer(filter_for(FilterRules(ADDRESS)), "clone", flags) == expected
+
+
+def test_a_program_that_may_run_others_makes_processes_but_no_namespaces() -> None:
+    rules = filter_for(FilterRules(ADDRESS, programs=True))
+    assert answer(rules, "clone", 0x01200011) == ALLOWED
+    for namespace in (1 << 17, *(1 << bit for bit in range(25, 31)), 1 << 7):
+        assert answer(rules, "clone", 0x11 | namespace) == FORBIDDEN
+
+
+def test_sockets_need_network_and_then_only_internet_ones_exist() -> None:
+    without, within = filter_for(FilterRules(ADDRESS)), filter_for(FilterRules(ADDRESS, network=True))
+    for family in range(46):
+        assert answer(without, "socket", family) == REFUSED
+        assert answer(within, "socket", family) == (ALLOWED if family in (2, 10) else REFUSED)
+
+
+def test_metadata_calls_are_forbidden_without_a_place_to_write_and_asked_about_with_one() -> None:
+    for name in seccomp.METADATA_CALLS:
+        if name in NUMBER:
+            assert answer(filter_for(FilterRules(ADDRESS)), name) == FORBIDDEN
+            assert answer(filter_for(FilterRules(ADDRESS, metadata=True)), name) == ASKED
+            assert answer(filter_for(FilterRules(ADDRESS, metadata=True, asks=False)), name) == FORBIDDEN
+    assert layers(writes=True).filter.metadata
+    assert layers(temporary=True).filter.metadata
+    assert not layers().filter.metadata
+
+
+@pytest.mark.parametrize("name", ["prlimit64", "sched_setaffinity", "sched_setscheduler"])
+def test_a_program_changes_its_own_scheduling_and_limits_only(name: str) -> None:
+    assert answer(common_filter(), name, 0) == ALLOWED
+    assert answer(common_filter(), name, 1234) == FORBIDDEN
+
+
+@pytest.mark.parametrize("name", DANGEROUS.split())
+def test_dangerous_calls_are_forbidden_in_every_profile(name: str) -> None:
+    assert answer(common_filter(), name) == FORBIDDEN
+
+
+@pytest.mark.parametrize("request_number", [0x5412, 0x541C, 0x5423, 0x40086602, (1 << 32) | 0x5412])
+def test_terminal_injection_is_forbidden_whatever_the_high_bits_say(request_number: int) -> None:
+    assert answer(common_filter(), "ioctl", 0, request_number) == FORBIDDEN
+    assert answer(common_filter(), "ioctl", 0, 0x5401) == ALLOWED
+
+
+def test_no_file_is_made_with_a_set_id_bit() -> None:
+    created, read_only = 0o101, 0
+    assert answer(common_filter(), "openat", 0, 0, created, 0o4755) == FORBIDDEN
+    assert answer(common_filter(), "openat", 0, 0, created, 0o644) == ALLOWED
+    assert answer(common_filter(), "openat", 0, 0, read_only, 0o7777) == ALLOWED
+    assert answer(common_filter(), "openat2") == ABSENT
+
+
+def test_calls_of_another_architecture_kill_and_unjudged_numbers_are_absent() -> None:
+    for instructions in (common_filter(), filter_for(FilterRules(ADDRESS))):
+        assert answer(instructions, "read", architecture=0x40000003) == KILLED
+        assert answer(instructions, LAST + 1) == ABSENT
+        assert answer(instructions, 0x40000000) == ABSENT
+        assert answer(instructions, "read") == ALLOWED
+
+
+def test_the_search_tree_gives_each_call_exactly_its_own_verdict() -> None:
+    verdicts = {
+        "read": seccomp.REFUSED,
+        "openat2": seccomp.if_equal(3, 1 << 33, seccomp.ABSENT, seccomp.FORBIDDEN),
+        "close_range": seccomp.if_among(1, (5, 6, 7), seccomp.KILL, seccomp.ALLOW),
+    }
+    instructions = assemble(verdicts)
+    known = {NUMBER[name] for name in verdicts}
+    for number in range(LAST + 1):
+        if number not in known:
+            assert answer(instructions, number) == ALLOWED
+    assert answer(instructions, "read") == REFUSED
+    assert answer(instructions, "openat2", 0, 0, 0, 1 << 33) == ABSENT
+    assert answer(instructions, "openat2", 0, 0, 0, 0) == FORBIDDEN
+    assert [answer(instructions, "close_range", 0, value) for value in (4, 5, 6, 7, 8)] == [
+        ALLOWED,
+        KILLED,
+        KILLED,
+        KILLED,
+        ALLOWED,
+    ]
+
+
+def test_a_filter_fits_the_kernel_limit() -> None:
+    assert len(common_filter()) // 8 < 4096
+    assert len(filter_for(FilterRules(ADDRESS, metadata=True))) // 8 < 256
+
+
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+def test_every_call_of_the_filters_has_one_number_on_each_machine(machine: str) -> None:
+    table = numbers(machine)
+    assert len(set(table.values())) == len(table)
+    assert max(table.values()) == LAST
+
+
+def test_the_loader_of_what_is_no_program_is_none(tmp_path: Path) -> None:
+    for content in (b"", b"#!/bin/sh\n", b"\x7fELF", b"\x7fELF\x02\x01" + os.urandom(58)):
+        file = tmp_path / "file"
+        file.write_bytes(content)
+        assert loader_of(str(file)) is None
+    assert loader_of(str(tmp_path / "missing")) is None

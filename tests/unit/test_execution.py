@@ -1,0 +1,374 @@
+"""Runs of real programs: how they end, what they leave, what they get, and what the broker keeps of them."""
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from broker import temporary
+from broker.profile import Profile
+from broker.refusal import AuditUnavailable, ExecutorError
+from broker.schema import Limits
+from protocol.messages import ResultCode
+from tests.support.confined import BOUND_S, Confined
+from tests.support.processes import marked, unique_seconds
+from tests.support.waiting import eventually
+
+TOLERANCE_S = 0.25
+"""How late a timeout may be (the promise), on a machine that is not overloaded; doubled here for one that
+is.
+"""
+
+
+@pytest.fixture
+def confined(tmp_path: Path) -> Iterator[Confined]:
+    with Confined(tmp_path) as confined:
+        yield confined
+
+
+def test_a_program_runs_in_the_jail_with_its_exit_status_and_both_streams(confined: Confined) -> None:
+    ended = confined.run("sh", "-c", "echo out; echo err >&2; pwd; exit 7")
+    assert ended.code is ResultCode.OK
+    assert ended.exit_code == 7
+    assert ended.stdout == f"out\n{confined.root}\n"
+    assert ended.stderr == "err\n"
+    assert (ended.stdout_bytes, ended.stderr_bytes) == (len(ended.stdout), 4)
+
+
+def test_death_by_signal_is_a_negative_status(confined: Confined) -> None:
+    assert confined.run("sh", "-c", "kill -TERM $$").exit_code == -signal.SIGTERM
+
+
+def test_the_environment_is_path_lang_home_and_the_rule_own_variables(confined: Confined) -> None:
+    ended = confined.run("env", environment={"RULE": "x"})
+    variables = dict(line.split("=", 1) for line in ended.stdout.splitlines())
+    assert variables.pop("PATH").startswith("/")
+    assert variables == {"LANG": "C.UTF-8", "HOME": str(confined.home), "RULE": "x"}
+
+
+def test_a_program_gets_three_descriptors_whatever_the_broker_has_open(confined: Confined) -> None:
+    code = (
+        "import os\nfor fd in range(256):\n    try: os.fstat(fd)\n    except OSError: continue\n    print(fd)"
+    )
+    with (confined.root / "open").open("w"):
+        assert confined.python(code).stdout.split() == ["0", "1", "2"]
+
+
+def test_descriptors_left_open_by_whoever_started_the_broker_are_not_handed_on(tmp_path: Path) -> None:
+    read_fd, write_fd = os.pipe()
+    for fd in (read_fd, write_fd):
+        os.set_inheritable(fd, True)
+    with Confined(tmp_path) as confined:
+        ended = confined.run("sh", "-c", f"echo x >&{write_fd} && echo handed on")
+    os.close(read_fd)
+    os.close(write_fd)
+    assert ended.stdout == ""
+
+
+def test_standard_input_is_empty(confined: Confined) -> None:
+    assert confined.run("cat").stdout == ""
+
+
+def test_files_are_made_for_this_user_alone(confined: Confined) -> None:
+    confined.run("touch", "file", profile=Profile(writes=True))
+    assert (confined.root / "file").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_program_has_a_session_of_its_own_no_blocked_and_no_ignored_signals(confined: Confined) -> None:
+    code = (
+        "import os, signal\nprint(os.getsid(0) == os.getpid(), signal.pthread_sigmask(signal.SIG_BLOCK, []))"
+    )
+    ended = confined.python(code)
+    assert ended.stdout == "True set()\n"
+    assert confined.run("sh", "-c", "kill -PIPE $$").exit_code == -signal.SIGPIPE
+
+
+def test_a_timeout_kills_in_time_and_keeps_what_was_read(confined: Confined) -> None:
+    since = time.monotonic()
+    ended = confined.run(
+        "sh", "-c", "echo before; trap '' TERM; while :; do :; done", limits=Limits(timeout_s=0.3)
+    )
+    took_s = time.monotonic() - since
+    assert ended.code is ResultCode.TIMEOUT
+    assert ended.exit_code is None
+    assert ended.stdout == "before\n"
+    assert "timeout_s" in ended.reason
+    assert 0.3 <= took_s < 0.3 + 2 * TOLERANCE_S
+
+
+def test_a_cancelled_run_ends_at_once(confined: Confined) -> None:
+    running, ended = confined.start("sleep", unique_seconds(), limits=Limits(timeout_s=BOUND_S))
+    since = time.monotonic()
+    running.cancel()
+    completed = ended.get(timeout=BOUND_S)
+    assert completed.code is ResultCode.EXECUTOR_ERROR
+    assert completed.exit_code is None
+    assert "cancelled" in completed.reason
+    assert time.monotonic() - since < 2 * TOLERANCE_S
+    running.cancel()
+
+
+def test_a_refusal_before_the_start_is_the_end_and_nothing_runs(confined: Confined) -> None:
+    def refuse() -> None:
+        raise AuditUnavailable("the trail is full")
+
+    ended = confined.run("touch", "ran", profile=Profile(writes=True), before=refuse)
+    assert (ended.code, ended.reason) == (ResultCode.AUDIT_UNAVAILABLE, "the trail is full")
+    assert not (confined.root / "ran").exists()
+
+
+def test_an_unforeseen_fault_is_an_internal_error_and_nothing_runs(confined: Confined) -> None:
+    def fail() -> None:
+        raise ZeroDivisionError
+
+    ended = confined.run("touch", "ran", profile=Profile(writes=True), before=fail)
+    assert ended.code is ResultCode.INTERNAL_ERROR
+    assert not (confined.root / "ran").exists()
+    assert confined.warnings == ["internal error in a call: ZeroDivisionError"]
+
+
+def test_a_program_whose_file_was_changed_is_not_started(confined: Confined) -> None:
+    pinned = confined.program("touch")
+    changed = tuple((path, identity._replace(size=identity.size + 1)) for path, identity in pinned.pinned)
+    confined.known["touch"] = msgspec.structs.replace(pinned, pinned=changed)
+    assert confined.run("touch", "ran", profile=Profile(writes=True)).code is ResultCode.EXECUTOR_ERROR
+    assert not (confined.root / "ran").exists()
+
+
+def test_a_script_runs_through_its_interpreter_without_a_second_exec(confined: Confined) -> None:
+    script = next(
+        (
+            f"/usr/bin/{name}"
+            for name in ("zcat", "gunzip", "ldd", "which", "zgrep")
+            if Path(f"/usr/bin/{name}").is_file() and Path(f"/usr/bin/{name}").read_bytes()[:2] == b"#!"
+        ),
+        None,
+    )
+    if script is None:
+        pytest.skip("no shell script among the usual programs")
+    ended = confined.run(script, "--version")
+    assert ended.code is ResultCode.OK
+    assert ended.stdout or ended.stderr
+
+
+def test_output_without_end_is_counted_and_costs_no_memory(confined: Confined) -> None:
+    before_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    ended = confined.run("yes", limits=Limits(timeout_s=1.0))
+    assert ended.code is ResultCode.TIMEOUT
+    assert ended.stdout_bytes > 10_000_000
+    assert len(ended.stdout) <= 1_000_000
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before_kib < 32 * 1024
+
+
+def test_a_truncated_stream_is_said(confined: Confined) -> None:
+    ended = confined.run("head", "-c", "3000000", "/dev/zero")
+    assert ended.code is ResultCode.OUTPUT_TRUNCATED
+    assert (ended.exit_code, ended.stdout_bytes) == (0, 3_000_000)
+
+
+def test_a_grandchild_that_holds_the_pipes_does_not_delay_the_end(confined: Confined) -> None:
+    marker = unique_seconds()
+    since = time.monotonic()
+    may_run = confined.programs("sh", "sleep", "setsid")
+    ended = confined.run("sh", "-c", f"setsid sleep {marker} & echo done", profile=Profile(may_run=may_run))
+    assert (ended.exit_code, ended.stdout) == (0, "done\n")
+    assert time.monotonic() - since < 5.0
+    eventually(lambda: not marked(marker), "the daemon is gone")
+
+
+def test_a_program_that_closes_its_streams_is_still_waited_for(confined: Confined) -> None:
+    ended = confined.run("sh", "-c", "exec >&- 2>&-; read x </dev/zero; exit 3", limits=Limits(timeout_s=0.3))
+    assert ended.code is ResultCode.TIMEOUT
+
+
+def test_daemons_of_one_call_are_killed_and_those_of_another_left_alone(confined: Confined) -> None:
+    mine, other = unique_seconds(), unique_seconds()
+    profile = Profile(may_run=confined.programs("sh", "sleep", "setsid"))
+    running, ended = confined.start("sleep", other, profile=profile)
+    daemon = f"setsid sh -c 'setsid sleep {mine} & sleep {mine}' & sleep 0.1"
+    confined.run("sh", "-c", daemon, profile=profile)
+    eventually(lambda: not marked(mine), "the daemons are gone")
+    assert marked(other)
+    running.cancel()
+    ended.get(timeout=BOUND_S)
+    eventually(lambda: not marked(other), "the other is gone")
+
+
+def test_sixty_four_runs_at_once_all_end_well_and_leave_no_descriptor(confined: Confined) -> None:
+    confined.run("true")
+    before = len(os.listdir("/proc/self/fd"))
+    profile = Profile(may_run=confined.programs("sleep"))
+    started = [
+        confined.start("sh", "-c", f"sleep 0.1; echo {number}", profile=profile)[1] for number in range(64)
+    ]
+    assert [ended.get(timeout=BOUND_S).stdout for ended in started] == [f"{number}\n" for number in range(64)]
+    eventually(lambda: len(os.listdir("/proc/self/fd")) <= before + 8, "the descriptors are closed")
+
+
+def test_closing_kills_what_runs_and_answers_it(tmp_path: Path) -> None:
+    marker = unique_seconds()
+    confined = Confined(tmp_path)
+    _, ended = confined.start("sleep", marker)
+    eventually(lambda: marked(marker), "it runs")
+    confined.close()
+    assert ended.get(timeout=BOUND_S).exit_code is None
+    eventually(lambda: not marked(marker), "it is gone")
+
+
+def test_limits_hold_before_the_first_instruction(confined: Confined) -> None:
+    bounds = Limits(cpu_s=5, memory_bytes=2 * 1024**3, open_files=32, file_bytes=4096)
+    for _ in range(20):
+        assert confined.run("sh", "-c", "ulimit -Hn", limits=bounds).stdout == "32\n"
+    code = (
+        "import resource as r\n"
+        "kinds = r.RLIMIT_CORE, r.RLIMIT_CPU, r.RLIMIT_FSIZE, r.RLIMIT_NOFILE, r.RLIMIT_AS\n"
+        "print([r.getrlimit(kind) for kind in kinds])"
+    )
+    expected = [(0, 0), (5, 5), (4096, 4096), (32, 32), (2 * 1024**3, 2 * 1024**3)]
+    assert confined.python(code, limits=bounds).stdout.strip() == str(expected)
+
+
+def test_a_file_cannot_grow_past_its_limit(confined: Confined) -> None:
+    bounds = Limits(file_bytes=10_000)
+    ended = confined.run(
+        "dd", "if=/dev/zero", "of=file", "bs=1000", "count=100", profile=Profile(writes=True), limits=bounds
+    )
+    assert ended.exit_code == -signal.SIGXFSZ
+    assert (confined.root / "file").stat().st_size <= 10_000
+
+
+def test_a_program_that_burns_processor_time_is_ended_by_the_kernel(confined: Confined) -> None:
+    ended = confined.run("sh", "-c", "while :; do :; done", limits=Limits(cpu_s=1, timeout_s=20.0))
+    assert ended.exit_code in (-signal.SIGKILL, -signal.SIGXCPU)
+
+
+def test_a_temporary_folder_is_private_named_by_tmpdir_and_home_and_gone_afterwards(
+    confined: Confined,
+) -> None:
+    script = 'echo "$TMPDIR"; test "$HOME" = "$TMPDIR" && : >"$TMPDIR/file" && echo made'
+    folder, made = confined.run("sh", "-c", script, profile=Profile(temporary=True)).stdout.split()
+    assert made == "made"
+    assert not Path(folder).exists()
+    assert not folder.startswith(str(confined.root))
+
+
+def test_one_call_cannot_reach_the_temporary_folder_of_another(confined: Confined) -> None:
+    profile = Profile(temporary=True, may_run=confined.programs("sleep"))
+    _, first = confined.start(
+        "sh", "-c", 'echo secret >"$TMPDIR/file"; sleep 2; echo "$TMPDIR"', profile=profile
+    )
+    base = confined.executor.temporary_base
+    found = confined.run("sh", "-c", f"cat {base}/htmcp-*/file", profile=profile)
+    assert "secret" not in found.stdout
+    first.get(timeout=BOUND_S)
+
+
+def test_a_temporary_tree_is_removed_however_deep_shut_or_linked(tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    kept.write_text("outside")
+    top = Path(temporary.make(str(tmp_path)))
+    here = os.open(top, os.O_RDONLY)
+    for _ in range(1500):  # deeper than a path may be long, and than a recursion may go
+        os.mkdir("a", 0o700, dir_fd=here)
+        inner = os.open("a", os.O_RDONLY, dir_fd=here)
+        os.symlink(str(kept), "link", dir_fd=here)
+        os.close(here)
+        here = inner
+    os.close(here)
+    (top / "folder").symlink_to(tmp_path)
+    (top / "shut").mkdir()
+    (top / "shut" / "inner").mkdir(mode=0)
+    (top / "shut").chmod(0)
+    assert temporary.remove(str(top))
+    assert not top.exists()
+    assert kept.read_text() == "outside"
+
+
+def test_progress_tells_time_and_bytes(confined: Confined) -> None:
+    running, ended = confined.start("sh", "-c", "echo 12345; read x </dev/zero")
+    eventually(lambda: running.progress()[1] == 6, "the output was counted")
+    elapsed_ms, stdout_bytes, stderr_bytes = running.progress()
+    assert (stdout_bytes, stderr_bytes) == (6, 0)
+    assert elapsed_ms >= 0
+    running.cancel()
+    ended.get(timeout=BOUND_S)
+
+
+def test_a_broker_killed_outright_takes_everything_with_it(tmp_path: Path) -> None:
+    marker = unique_seconds()
+    code = (
+        "import sys; from pathlib import Path; from tests.support.confined import Confined\n"
+        "from broker.profile import Profile\n"
+        f"c = Confined(Path({str(tmp_path)!r}))\n"
+        "p = Profile(may_run=c.programs('sh', 'sleep', 'setsid'))\n"
+        f"c.start('sh', '-c', \"setsid sh -c 'setsid sleep {marker} & sleep {marker}' & sleep {marker}\", profile=p)\n"
+        "print('started', flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as broker:
+        assert broker.stdout is not None
+        assert broker.stdout.readline() == b"started\n"
+        eventually(lambda: len(marked(marker)) >= 3, "the daemons run")
+        broker.kill()
+        broker.wait(BOUND_S)
+    eventually(lambda: not marked(marker), "everything is gone", bound_s=1.0)
+
+
+def test_without_its_reaper_nothing_more_is_started(confined: Confined) -> None:
+    os.kill(confined.executor.nursery.reaper_pid, signal.SIGKILL)
+    eventually(lambda: not confined.executor.nursery.guarded, "the reaper's end was noticed")
+    with pytest.raises(ExecutorError, match="restart"):
+        confined.start("true")
+
+
+def test_a_fork_bomb_is_ended_at_its_limit(confined: Confined) -> None:
+    bomb = "i=0; while [ $i -lt 300 ]; do sleep 5 & i=$((i+1)); done; wait"
+    profile = Profile(may_run=confined.programs("sleep", "sh"))
+    ended = confined.run("sh", "-c", bomb, profile=profile, limits=Limits(processes=20, timeout_s=10.0))
+    assert ended.code in (ResultCode.EXECUTOR_ERROR, ResultCode.OK)
+    assert "processes" in ended.reason or "fork" in ended.stderr
+
+
+def test_metadata_can_be_changed_in_the_jail_with_writes(confined: Confined) -> None:
+    profile = Profile(writes=True)
+    file = confined.root / "file"
+    file.write_text("x")
+    file.chmod(0o600)
+    assert confined.run("chmod", "750", "file", profile=profile).exit_code == 0
+    assert file.stat().st_mode & 0o777 == 0o750
+    assert confined.run("touch", "-d", "2001-02-03 04:05:06 UTC", "file", profile=profile).exit_code == 0
+    assert file.stat().st_mtime == 981173106
+    (confined.root / "link").symlink_to("file")
+    assert confined.run("touch", "-h", "-d", "2002-01-01 UTC", "link", profile=profile).exit_code == 0
+    assert file.stat().st_mtime == 981173106
+    assert confined.run("cp", "-a", "file", "copy", profile=profile).exit_code == 0
+    assert (confined.root / "copy").stat().st_mtime == 981173106
+
+
+@pytest.mark.parametrize("mode", ["4755", "2755", "u+s"])
+def test_no_file_gets_a_set_id_bit_by_chmod(confined: Confined, mode: str) -> None:
+    file = confined.root / "file"
+    file.write_text("x")
+    assert confined.run("chmod", mode, "file", profile=Profile(writes=True)).exit_code == 1
+    assert file.stat().st_mode & 0o6000 == 0
+
+
+def test_mode_off_says_so_loudly(tmp_path: Path) -> None:
+    with Confined(tmp_path, mode="off") as confined:
+        assert any("OFF" in warning for warning in confined.warnings)
+        assert confined.run("sh", "-c", "echo still runs; exit 3").exit_code == 3
+
+
+def test_in_mode_off_nothing_survives_a_call_either(tmp_path: Path) -> None:
+    marker = unique_seconds()
+    with Confined(tmp_path, mode="off") as confined:
+        confined.run("sh", "-c", f"setsid sleep {marker} & echo x")
+        eventually(lambda: not marked(marker), "the daemon is gone")
