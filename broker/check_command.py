@@ -5,6 +5,7 @@ Always true: it starts nothing and changes nothing; the verdicts are those that 
 
 import argparse
 import os
+import sys
 from typing import Any
 
 import msgspec
@@ -12,14 +13,21 @@ import msgspec
 from broker import configuration, policy_check, policy_file, startup
 from broker.policy import Policy
 from broker.programs import Programs
-from broker.refusal import StartupError
+from broker.refusal import PolicyFaults, StartupError
+
+EXIT_FAULTS = 78
+"""EX_CONFIG of sysexits.h, as for a start with such a file."""
 
 
 def main(arguments: list[str]) -> int:
-    """Check a policy. Returns 0 if a broker would use it, 1 if its own tests fail. Raises StartupError for its faults."""
+    """Check a policy. Returns 0 if a broker would use it, 1 if its own tests fail, 78 for faults."""
     options = _parser().parse_args(arguments)
     found = configuration.read_policy(options.file) if options.file else configuration.find_policy(os.environ)
-    file = policy_file.load(found.raw, found.path)
+    try:
+        file = policy_file.load(found.raw, found.path)
+    except PolicyFaults as error:
+        print("\n".join(f"{found.path}: {fault}" for fault in error.faults), file=sys.stderr)
+        return EXIT_FAULTS
     jail = startup.open_jail(file, os.environ)
     programs = Programs(file.environment.path, jail, policy_file.named_programs(file))
     policy = Policy(file, found.raw, jail, programs)

@@ -9,7 +9,7 @@ import tomllib
 
 import msgspec
 
-from broker.refusal import StartupError
+from broker.refusal import PolicyFaults, StartupError
 from broker.rules import Entry, OptionSets
 from broker.schema import PolicyFile, Rule
 
@@ -21,7 +21,7 @@ _last: tuple[bytes, PolicyFile] | None = None
 
 
 def load(raw: bytes, where: str) -> PolicyFile:
-    """Return the policy in `raw`. Raises StartupError with one line for each fault; `where` names the file in it."""
+    """Return the policy in `raw`. Raises StartupError, for all faults at once; `where` names the file in it."""
     global _last  # noqa: PLW0603 - a frozen value, kept as long as its bytes are the same
     if _last is None or _last[0] != raw:
         _last = raw, _load(raw, where)
@@ -35,11 +35,11 @@ def _load(raw: bytes, where: str) -> PolicyFile:
     except msgspec.ValidationError:
         from broker.policy_faults import faults_of_shape
 
-        raise _error(where, faults_of_shape(table)) from None
+        raise PolicyFaults(where, faults_of_shape(table)) from None
     file = _with_profiles(file)
     faults = faults_of_meaning(file)
     if faults:
-        raise _error(where, faults)
+        raise PolicyFaults(where, faults)
     return file
 
 
@@ -52,10 +52,6 @@ def _parse(raw: bytes, where: str) -> dict[str, object]:
         raise StartupError(f"policy {where}: no TOML: {error}") from None
     except RecursionError:
         raise StartupError(f"policy {where}: tables or lists nested too deeply") from None
-
-
-def _error(where: str, faults: list[str]) -> StartupError:
-    return StartupError("\n".join(f"policy {where}: {fault}" for fault in faults))
 
 
 def _with_profiles(file: PolicyFile) -> PolicyFile:

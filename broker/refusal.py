@@ -53,3 +53,11 @@ class AuditUnavailable(Refusal):
 
 class StartupError(Exception):
     """The broker must not start: one line for stderr, exit status 78 (EX_CONFIG of sysexits.h)."""
+
+
+class PolicyFaults(StartupError):
+    """All that is wrong with one policy file, on one line; `faults` has them one by one."""
+
+    def __init__(self, where: str, faults: list[str]) -> None:
+        super().__init__(f"policy {where}: " + "; ".join(faults))
+        self.faults = faults

@@ -48,7 +48,11 @@ def build_gate(settings: Settings, jail: Jail) -> Gate:
     failures = policy.self_test()
     if failures:
         raise StartupError(f"policy {found.path}: self-test failed: " + "; ".join(failures))
-    return Gate(policy, jail, Redactor(file.redaction))
+    try:
+        redactor = Redactor(file.redaction)
+    except StartupError as error:
+        raise StartupError(f"policy {found.path}: {error}") from None
+    return Gate(policy, jail, redactor)
 
 
 def audit_settings(file: PolicyFile, environ: Mapping[str, str]) -> tuple[str, str, bool]:

@@ -4,14 +4,17 @@ import pytest
 
 from broker import policy_file
 from broker.policy_file import grants_writes, load, named_programs
-from broker.refusal import StartupError
+from broker.refusal import PolicyFaults, StartupError
 from tests.support.gate import DEFAULT_POLICY
 
 
 def faults(text: str | bytes) -> list[str]:
     with pytest.raises(StartupError) as caught:
         load(text.encode() if isinstance(text, str) else text, "p.toml")
-    return str(caught.value).splitlines()
+    assert "\n" not in str(caught.value)
+    if isinstance(caught.value, PolicyFaults):
+        return [f"policy p.toml: {fault}" for fault in caught.value.faults]
+    return [str(caught.value)]
 
 
 @pytest.mark.parametrize(
