@@ -11,10 +11,12 @@ from functools import lru_cache
 
 from broker import placeholders, randomness
 from broker.redaction_catalogue import Pattern, catalogue
-from broker.regex_engine import NOWHERE, Expression, Spans
+from broker.regex_engine import NOWHERE, Expression, Spans, escaped
 
 Found = tuple[int, int, str]
+Judged = dict[tuple[str, bytes], bool]
 SEEN_HEADS = 4096
+DENSE = 64
 _EDGE = r"(?:\b|%[0-9A-Fa-f]{2}|\\[nrt])"
 
 
@@ -56,7 +58,7 @@ _CHECKS: dict[str, Callable[[str], bool]] = {
 class _Rule:
     """A pattern with its expressions."""
 
-    __slots__ = ("before", "check", "expression", "inner", "name", "reach", "value")
+    __slots__ = ("before", "check", "checked_by", "expression", "inner", "name", "reach", "value")
 
     def __init__(self, pattern: Pattern) -> None:
         flags = "(?i)" if pattern.anycase else ""
@@ -66,23 +68,42 @@ class _Rule:
         self.value = pattern.value
         self.before = pattern.before
         self.reach = pattern.reach
+        self.checked_by = pattern.check
         self.check = _CHECKS[pattern.check]
 
-    def find(self, data: bytes, start: int, end: int) -> Iterator[Found]:
-        """What this pattern finds around a keyword at `data[start:end]`."""
-        limit = min(len(data), end + self.reach)
-        if self.before:
-            spans = self.expression.first(data, max(0, start - self.before), limit)
-            if spans is not None and (spans[0][0] >= end or spans[0][1] <= start):
-                spans = None
-        else:
-            spans = self.expression.here(data, start, limit)
-        if spans is None:
+    def find(self, data: bytes, places: list[tuple[int, int]], judged: Judged) -> Iterator[Found]:
+        """What this pattern finds at its keywords' places; what was judged before in this text is not judged again."""
+        for match in self._matches(data, places):
+            for spans in (match,) if self.inner is None else self.inner.each(data, *match[0]):
+                begin, stop = self._value(spans)
+                if begin < stop and self._accepts(data[begin:stop], judged):
+                    yield begin, stop, self.name
+
+    def _matches(self, data: bytes, places: list[tuple[int, int]]) -> Iterator[Spans]:
+        """Where the keywords are dense, one pass goes over all of `data`: its cost does not depend on their number."""
+        if len(places) <= DENSE:
+            for start, end in places:
+                match = self._match(data, start, end)
+                if match is not None:
+                    yield match
             return
-        for match in (spans,) if self.inner is None else self.inner.each(data, *spans[0]):
-            begin, stop = self._value(match)
-            if begin < stop and self.check(data[begin:stop].decode(errors="replace")):
-                yield begin, stop, self.name
+        starts = {start for start, _end in places}
+        for match in self.expression.each(data, 0, len(data)):
+            if self.before or match[0][0] in starts:
+                yield match
+
+    def _match(self, data: bytes, start: int, end: int) -> Spans | None:
+        limit = min(len(data), end + self.reach)
+        if not self.before:
+            return self.expression.here(data, start, limit)
+        spans = self.expression.first(data, max(0, start - self.before), limit)
+        return spans if spans is not None and spans[0][0] < end and spans[0][1] > start else None
+
+    def _accepts(self, value: bytes, judged: Judged) -> bool:
+        key = (self.checked_by, value)
+        if key not in judged:
+            judged[key] = self.check(value.decode(errors="replace"))
+        return judged[key]
 
     def _value(self, match: Spans) -> tuple[int, int]:
         """The group that is the value, or the first after it that took part."""
@@ -92,32 +113,40 @@ class _Rule:
 class KnownTokens:
     """All shipped patterns, ready to run; built once per process by `known_tokens`."""
 
-    __slots__ = ("_anycase", "_exact", "_heads", "_placed", "_seen")
+    __slots__ = ("_anycase", "_exact", "_heads", "_seen", "_shaped", "_shapes")
 
     def __init__(self, patterns: tuple[Pattern, ...]) -> None:
         self._exact: dict[bytes, tuple[_Rule, ...]] = {}
         self._anycase: dict[bytes, tuple[_Rule, ...]] = {}
-        self._placed: list[tuple[Expression, _Rule]] = []
+        self._shaped: list[_Rule] = []
         for pattern in patterns:
             rule = _Rule(pattern)
             if pattern.head is not None:
-                self._placed.append((Expression(pattern.head), rule))
+                self._shaped.append(rule)
             table = self._anycase if pattern.anycase else self._exact
             for keyword in pattern.keywords:
                 key = (keyword.lower() if pattern.anycase else keyword).encode()
                 table[key] = (*table.get(key, ()), rule)
         self._heads = Expression(_heads(patterns), longest=True)
+        self._shapes = Expression("|".join(pattern.head for pattern in patterns if pattern.head is not None))
         self._seen: dict[bytes, tuple[int, tuple[_Rule, ...]]] = {}
 
     def find(self, data: bytes) -> Iterator[Found]:
         """All secrets of known shape in `data`; they may overlap."""
+        places: dict[_Rule, list[tuple[int, int]]] = {}
         for (start, end), *_rest in self._heads.each(data, 0, len(data)):
-            skip, rules = self._rules_at(data[start:end])
+            head = data[start:end]
+            if data.startswith(head, end):
+                continue  # the same keyword over and over: only the last can begin a token
+            skip, rules = self._rules_at(head)
             for rule in rules:
-                yield from rule.find(data, start + skip, end)
-        for place, rule in self._placed:
-            for (start, end), *_rest in place.each(data, 0, len(data)):
-                yield from rule.find(data, start, end)
+                places.setdefault(rule, []).append((start + skip, end))
+        shaped = [spans[0] for spans in self._shapes.each(data, 0, len(data))]
+        if shaped:
+            places.update((rule, shaped) for rule in self._shaped)
+        judged: Judged = {}
+        for rule, where in places.items():
+            yield from rule.find(data, where, judged)
 
     def _rules_at(self, head: bytes) -> tuple[int, tuple[_Rule, ...]]:
         """The rules for a keyword, which may come with what counts as its edge (`%3D`, `\\n`)."""
@@ -142,17 +171,13 @@ def _heads(patterns: tuple[Pattern, ...]) -> str:
     groups: dict[tuple[bool, bool], set[str]] = {}
     for pattern in patterns:
         loose = not pattern.edge or pattern.before > 0
-        groups.setdefault((loose, pattern.anycase), set()).update(map(_escaped, pattern.keywords))
+        groups.setdefault((loose, pattern.anycase), set()).update(map(escaped, pattern.keywords))
     alternatives = [
         f"{'' if loose else _EDGE}{'(?i:' if anycase else '(?:'}{'|'.join(sorted(keywords, key=lambda k: (-len(k), k)))})"
         for (loose, anycase), keywords in groups.items()
         if keywords
     ]
     return "|".join(alternatives)
-
-
-def _escaped(keyword: str) -> str:
-    return "".join(c if c.isalnum() or c in "_-/: " else "\\" + c for c in keyword)
 
 
 @lru_cache(maxsize=1)

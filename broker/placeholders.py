@@ -4,6 +4,8 @@ Always true: the decision depends on the value and on how it was written, never 
 only judges what others found.
 """
 
+from functools import lru_cache
+
 from broker.randomness import (
     LOOK_CHARACTERS,
     classes,
@@ -15,7 +17,7 @@ from broker.randomness import (
     is_uuid,
 )
 from broker.redaction_catalogue import word_parts, words
-from broker.regex_engine import Expression
+from broker.regex_engine import Expression, escaped
 
 MARKER = "[redacted:"
 SHORTEST = 6
@@ -31,10 +33,20 @@ def is_stand_in(value: str) -> bool:
         low in words("stand_ins")
         or low.startswith(word_parts("reference_starts"))
         or MARKER in low
-        or any(part in low for part in word_parts("stand_in_parts"))
+        or _has_part_of_stand_in(low)
         or _is_variable(value)
         or is_monotonous(low)
     )
+
+
+@lru_cache(maxsize=1)
+def _stand_in_parts() -> Expression:
+    return Expression("|".join(escaped(part) for part in word_parts("stand_in_parts")))
+
+
+def _has_part_of_stand_in(low: str) -> bool:
+    data = low.encode(errors="replace")
+    return _stand_in_parts().first(data, 0, len(data)) is not None
 
 
 def is_masked(token: str) -> bool:
@@ -54,6 +66,7 @@ def is_secret_value(value: str, *, quoted: bool, certain: bool, tight: bool = Fa
 
     `tight`: name, sign and value stand together without blanks, as in an environment file.
     """
+    value = value[:LOOK_CHARACTERS]
     if len(value) < SHORTEST:
         return len(value) >= 4 and certain and classes(value) == 3 and not is_stand_in(value)
     if is_stand_in(value):

@@ -3,7 +3,6 @@
 Always true: public keys and certificates are left alone, and so is text that only mentions an armour's first line.
 """
 
-from bisect import bisect_left
 from collections.abc import Iterator
 
 from broker.regex_engine import Expression
@@ -13,8 +12,7 @@ NAME = "private_key"
 BODY_BYTES = 32 * 1024
 _BLANK = r"(?:[ +]|%20)"
 _KIND = rf"(?:[A-Z0-9]+{_BLANK})*PRIVATE{_BLANK}KEY(?:{_BLANK}BLOCK)?"
-_BEGIN = Expression(rf"-{{4,5}} ?BEGIN{_BLANK}{_KIND} ?-{{4,5}}")
-_END = Expression(rf"-{{4,5}} ?END{_BLANK}{_KIND} ?-{{4,5}}")
+_EDGE = Expression(rf"-{{4,5}} ?(?:BEGIN|END){_BLANK}{_KIND} ?-{{4,5}}")
 _RUN = Expression(r"[A-Za-z0-9+/=]{20,}")
 _INLINE = Expression(r"(?:[A-Za-z0-9+/=_]|\\+[nrt]|%0[AaDd]|%2[BbFf]|%3[Dd]|[ \t](?:[A-Za-z0-9+/=]{16}))*")
 _LINE = Expression(
@@ -29,34 +27,30 @@ _PREFIXED_LAST = Expression(r"[^\n]{0,100}?[ \t|:>+\-\"']([A-Za-z0-9+/]{1,76}={1
 
 def find(data: bytes) -> Iterator[Found]:
     """All private keys in `data`."""
-    ends = [spans[0] for spans in _END.each(data, 0, len(data))]
-    starts = [end[0] for end in ends]
+    edges = [spans[0] for spans in _EDGE.each(data, 0, len(data))]
     claimed = 0
-    for spans in _BEGIN.each(data, 0, len(data)):
-        begin, body = spans[0]
-        if begin < claimed:
+    for index, (start, body) in enumerate(edges):
+        if start < claimed:
             continue
-        stop = _closed(data, body, ends, starts) or _cut_off(data, body)
-        if stop is not None:
+        if _is_last_line(data, edges[index]):
+            begin, stop = _headless(data, start, claimed), body
+        else:
+            begin, stop = start, _closed(data, body, edges[index + 1 : index + 2]) or _cut_off(data, body)
+        if begin is not None and stop is not None:
             claimed = stop
             yield begin, stop, NAME
-    for begin, stop in ends:
-        if begin >= claimed:
-            first = _headless(data, begin, claimed)
-            claimed = stop
-            if first is not None:
-                yield first, stop, NAME
 
 
-def _closed(data: bytes, body: int, ends: list[tuple[int, int]], starts: list[int]) -> int | None:
-    """The end of a block whose last line is there, if what lies between looks like a key."""
-    index = bisect_left(starts, body)
-    if index == len(ends) or ends[index][0] - body > BODY_BYTES:
-        return None
-    first, stop = ends[index]
-    if _BEGIN.first(data, body, first) is not None or _RUN.first(data, body, first) is None:
-        return None
-    return stop
+def _is_last_line(data: bytes, edge: tuple[int, int]) -> bool:
+    return b"END" in data[edge[0] : edge[0] + 9]
+
+
+def _closed(data: bytes, body: int, following: list[tuple[int, int]]) -> int | None:
+    """The end of a block whose last line comes next, if what lies between looks like a key."""
+    for first, stop in following:
+        if _is_last_line(data, (first, stop)) and first - body <= BODY_BYTES and _RUN.first(data, body, first):
+            return stop
+    return None
 
 
 def _cut_off(data: bytes, body: int) -> int | None:

@@ -6,22 +6,26 @@ memory bounded by the window. Redacting twice changes nothing; text without a se
 This module puts findings together; it must not decide what a secret is (`known_tokens`, `keyed_values`, `private_keys`).
 """
 
-from collections.abc import Iterable
+from bisect import bisect_left
+from collections.abc import Callable, Iterable
 
-from broker import keyed_values, private_keys, randomness, schema
+from broker import keyed_values, private_keys, randomness, schema, wrapped
 from broker.known_tokens import known_tokens
+from broker.redaction_catalogue import catalogue
 from broker.refusal import StartupError
 from broker.regex_engine import NOWHERE, Expression, ExpressionError
 from broker.visible_text import VisibleText
 
 Found = tuple[int, int, str]
-WINDOW_BYTES = 64 * 1024
+WINDOW_BYTES = 128 * 1024
 TAIL_BYTES = 8 * 1024
 CONTEXT_BYTES = 2 * 1024
+LONG_BYTES = 2 * 1024
 MARKER_BYTES = 80
 _ENTROPY = "high_entropy"
+_MARKER = Expression(r"\[REDACTED:[A-Za-z0-9_.\-]{0,64}\]")
 _LONG = Expression(r"[A-Za-z0-9+/_=\-]{20,}")
-_GOES_ON = Expression(r"[A-Za-z0-9+/_=%\\.\-]*")
+_TOKEN_CHARACTERS = Expression(r"[A-Za-z0-9+/_=%\\.~\-]*")
 
 
 class Redactor:
@@ -37,6 +41,8 @@ class Redactor:
         self._enabled = config.enabled
         self._entropy = config.entropy_fallback
         self._extra = tuple(_operator_pattern(pattern) for pattern in config.extra_patterns)
+        if self._enabled:  # read here: the threads that redact output are confined and can open no file
+            catalogue()
 
     def redact(self, text: str) -> str:
         """`text` with each secret replaced; the same object when there is none."""
@@ -44,9 +50,9 @@ class Redactor:
         result = stream.feed(text) + stream.close()
         return result if stream.changed else text
 
-    def stream(self) -> "RedactionStream":
+    def stream(self, on_found: Callable[[str, int, int, int], None] | None = None) -> "RedactionStream":
         """A stream of its own: feed it in any pieces, then close it."""
-        return RedactionStream(self)
+        return RedactionStream(self, on_found)
 
     def find(self, data: bytes) -> list[Found]:
         """Spans and names of all secrets in UTF-8 `data`, sorted, none overlapping."""
@@ -68,7 +74,7 @@ class Redactor:
                     found.append((1, *span, name))
         if self._entropy:
             found += [(3, *item) for item in _entropic(data)]
-        return _disjoint(found, data) if found else []
+        return [wrapped.extended(data, span) for span in _disjoint(found, data)] if found else []
 
 
 def _operator_pattern(pattern: schema.ExtraPattern) -> tuple[str, Expression, int]:
@@ -95,7 +101,7 @@ def _entropic(data: bytes) -> Iterable[Found]:
 
 
 def _disjoint(found: list[tuple[int, int, int, str]], data: bytes) -> list[Found]:
-    """Joins what overlaps into one span, named by the surest finder."""
+    """Joins what overlaps into one span, named by the surest finder; leaves alone what was redacted before."""
     joined: list[tuple[int, int, int, str]] = []
     for rank, start, end, name in sorted(found, key=lambda item: (item[1], item[0], -item[2])):
         if joined and start < joined[-1][2]:
@@ -103,17 +109,38 @@ def _disjoint(found: list[tuple[int, int, int, str]], data: bytes) -> list[Found
             best = min((other[0], other[3]), (rank, name), key=lambda pair: pair[0])
             joined[-1] = (best[0], other[1], max(end, other[2]), best[1])
         else:
-            joined.append((rank, start, end, name))
-    return [(start, end, name) for _rank, start, end, name in joined if b"[REDACTED:" not in data[start:end]]
+            joined.append((rank, start, end if end - start < LONG_BYTES else _goes_on(data, end), name))
+    spans = [(start, end, name) for _rank, start, end, name in joined]
+    if b"[REDACTED:" not in data:
+        return spans
+    markers = [marker[0] for marker in _MARKER.each(data, 0, len(data))]
+    return [span for span in spans if not _touches(span, markers)]
+
+
+def _goes_on(data: bytes, position: int) -> int:
+    """Where the characters of a token end that stand from `position` on: finders look at bounded stretches only."""
+    rest = _TOKEN_CHARACTERS.here(data, position, len(data))
+    return rest[0][1] if rest is not None else position
+
+
+def _touches(span: Found, markers: list[tuple[int, int]]) -> bool:
+    index = bisect_left(markers, (span[0] - MARKER_BYTES, 0))
+    return any(begin < span[1] and end > span[0] for begin, end in markers[index : index + MARKER_BYTES])
 
 
 class RedactionStream:
-    """Text in pieces. What `feed` and `close` return, joined, is what `Redactor.redact` gives for the whole."""
+    """Text in pieces. What `feed` and `close` return, joined, is what `Redactor.redact` gives for the whole.
 
-    __slots__ = ("_done", "_pending", "_redactor", "_size", "_swallowing", "changed")
+    `on_found(name, line, column, size_bytes)` is told what is replaced, in the order of the text; lines and columns
+    count from 1, columns in bytes.
+    """
 
-    def __init__(self, redactor: Redactor) -> None:
+    __slots__ = ("_column", "_done", "_line", "_pending", "_redactor", "_size", "_swallowing", "_tell", "changed")
+
+    def __init__(self, redactor: "Redactor", on_found: Callable[[str, int, int, int], None] | None = None) -> None:
         self._redactor = redactor
+        self._tell = on_found
+        self._line = self._column = 0
         self._pending: list[bytes] = []
         self._size = 0
         self._done = 0  # how many bytes at the start of what is pending are context, already given out
@@ -141,72 +168,87 @@ class RedactionStream:
         data = b"".join(self._pending)
         self._pending.clear()
         self._size = 0
-        spans = self._swallowed(data, self._redactor.find(data), len(data))
-        given = self._replace(data, self._done, len(data), spans)
+        given = self._replaced(data, self._done, len(data), self._spans(data))
         self._done = 0
         return given
 
     def _advance(self, data: bytes) -> bytes:
+        """Works on all windows that are complete; keeps the rest and some context before it."""
         out: list[bytes] = []
         base = 0
         while len(data) - base >= self._done + WINDOW_BYTES:
-            window = data[base : base + self._done + WINDOW_BYTES]
-            window = window[: _whole(window, len(window))]
-            given, keep = self._window(window)
-            out.append(given)
-            base += keep[0]
-            self._done = keep[1] - keep[0]
-        rest = data[base:]
-        self._pending = [rest]
-        self._size = len(rest)
+            size = self._done + WINDOW_BYTES
+            window = data[base : _whole(data, base + size)]
+            spans = self._spans(window)
+            commit = self._commit(window, spans)
+            out.append(self._replaced(window, self._done, commit, spans))
+            context = _line_start(window, max(0, commit - CONTEXT_BYTES))
+            base += context
+            self._done = commit - context
+        self._pending = [data[base:]]
+        self._size = len(data) - base
         return b"".join(out)
 
-    def _window(self, window: bytes) -> tuple[bytes, tuple[int, int]]:
-        """Works on one window; returns what can be given out and (start of the context to keep, end of what was given)."""
-        spans = self._swallowed(window, self._redactor.find(window), len(window))
-        commit = _commit_point(window, self._done)
-        swallow = False
-        for start, end, _name in spans:
-            if start < commit < end:
-                commit = end
-                swallow = end == len(window)
-        given = self._replace(window, self._done, commit, spans)
-        self._swallowing = swallow
-        return given, (_line_start(window, max(0, commit - CONTEXT_BYTES)), commit)
-
-    def _swallowed(self, data: bytes, spans: list[Found], end: int) -> list[Found]:
-        """After a secret that filled the last window to its end, what continues it belongs to it."""
-        if not self._swallowing:
-            return spans
-        rest = _GOES_ON.here(data, self._done, end)
-        stop = rest[0][1] if rest is not None else self._done
-        if stop > self._done:
-            return [(self._done, stop, ""), *[span for span in spans if span[0] >= stop]]
+    def _spans(self, window: bytes) -> list[Found]:
+        """What to replace; after a secret that filled the last window to its end, what goes on belongs to it."""
+        spans = self._redactor.find(window)
+        if self._swallowing:
+            stop = _goes_on(window, self._done)
+            if stop > self._done:
+                return [(self._done, stop, ""), *(span for span in spans if span[0] >= stop)]
         return spans
 
-    def _replace(self, data: bytes, start: int, end: int, spans: list[Found]) -> bytes:
+    def _commit(self, window: bytes, spans: list[Found]) -> int:
+        """Up to where the window is certain: not into a secret that may go on behind the window's end."""
+        commit = _last_line_before_tail(window, self._done)
+        self._swallowing = False
+        for start, end, _name in spans:
+            if start < commit < end:
+                if start > self._done and len(window) - start <= WINDOW_BYTES // 2:
+                    return start
+                self._swallowing = end == len(window)
+                return end
+        return commit
+
+    def _replaced(self, data: bytes, start: int, end: int, spans: list[Found]) -> bytes:
+        """`data[start:end]` with the spans that begin there, or reach into it, replaced."""
         pieces: list[bytes] = []
+        given = start
         for begin, stop, name in spans:
-            if begin < start or begin >= end:
+            if stop <= given or begin >= end:
                 continue
-            pieces.append(data[start:begin])
-            pieces.append(f"[REDACTED:{name}]".encode() if name else b"")
-            start = stop
+            begin = max(begin, given)  # noqa: PLW2901 - what was given out before cannot be taken back
+            pieces.append(data[given:begin])
+            if name:
+                pieces.append(f"[REDACTED:{name}]".encode())
+                self._report(data, start, begin, stop, name)
+            given = stop
             self.changed = True
-        if not pieces:
-            return data[start:end]
-        pieces.append(data[start:end])
-        return b"".join(pieces)
+        pieces.append(data[given:end])
+        self._count(data, start, end)
+        return b"".join(pieces) if len(pieces) > 1 else pieces[0]
+
+    def _report(self, data: bytes, start: int, begin: int, stop: int, name: str) -> None:
+        if self._tell is not None:
+            newline = data.rfind(b"\n", start, begin)
+            column = begin - newline if newline >= 0 else self._column + begin - start + 1
+            self._tell(name, self._line + data.count(b"\n", start, begin) + 1, column, stop - begin)
+
+    def _count(self, data: bytes, start: int, end: int) -> None:
+        if self._tell is not None:
+            newline = data.rfind(b"\n", start, end)
+            self._column = end - newline - 1 if newline >= 0 else self._column + end - start
+            self._line += data.count(b"\n", start, end)
 
 
-def _commit_point(window: bytes, done: int) -> int:
+def _last_line_before_tail(window: bytes, done: int) -> int:
     """The end of the last line that ends before the tail; else the last blank; else just there."""
     tail = max(done + 1, len(window) - TAIL_BYTES)
     newline = window.rfind(b"\n", done, tail)
     if newline >= 0:
         return newline + 1
     blank = window.rfind(b" ", done, tail)
-    return blank + 1 if blank >= 0 else _whole(window, tail)
+    return blank + 1 if blank >= 0 else max(_whole(window, tail), done + 1)
 
 
 def _line_start(window: bytes, position: int) -> int:
@@ -218,10 +260,4 @@ def _whole(data: bytes, position: int) -> int:
     """The next lower position that does not split a UTF-8 character."""
     while 0 < position < len(data) and data[position] & 0xC0 == 0x80:
         position -= 1
-    if position == len(data) and data:
-        tail = position - 1
-        while tail > 0 and data[tail] & 0xC0 == 0x80:
-            tail -= 1
-        need = 1 if data[tail] < 0x80 else 2 if data[tail] < 0xE0 else 3 if data[tail] < 0xF0 else 4
-        return position if position - tail >= need else tail
     return position

@@ -79,3 +79,8 @@ class Expression:
         """The match that begins exactly at `start`, seeing no further than `end`."""
         match = self.compile().match(data, start, end)
         return None if match is None else match._spans
+
+
+def escaped(text: str) -> str:
+    """An expression that matches `text` and nothing else."""
+    return re2.escape(text)  # type: ignore[no-any-return]
