@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from broker.policy import Policy
+from broker.programs import Programs
 from broker.refusal import ExecutorError, PolicyDenied
 from tests.support.gate import permitted, policy_over, refusal, verdict
 
@@ -339,3 +340,11 @@ def test_no_word_may_begin_with_what_reads_further_words_from_a_file(jail: Path)
     permitted(policy, "ls ./@a -I x@")
     for command in ("ls @a", "ls -I @a", "ls -- @a"):
         assert "./@" in refusal(policy, command)
+
+
+def test_deny_wins_over_may_run_even_for_a_program_that_was_looked_up(jail: Path) -> None:
+    policy = policy_over(
+        jail, "[commands]\nallow = ['ls']\ndeny = ['rm']\n[rules.ls]\nmay_run = ['rm', 'cat']"
+    )
+    policy.lookup = Programs(policy.file.environment.path, policy.jail, {"ls", "rm", "cat"})
+    assert [program.name for program in permitted(policy, "ls").profile.may_run] == ["cat"]
