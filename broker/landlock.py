@@ -83,8 +83,17 @@ class Rulesets:
     def scope_only(self) -> int:
         """Return a ruleset that denies no file, but keeps signals and abstract sockets within. Raises
         OSError.
+
+        Every ruleset denies moving and linking files from folder to folder unless a rule allows it
+        (LANDLOCK_ACCESS_FS_REFER of landlock(7)), so this one has to: the layers of one call nest within it.
         """
-        return kernel.landlock_create_ruleset(self.abi, 0, 0, _SCOPES)
+        ruleset_fd = kernel.landlock_create_ruleset(self.abi, REFER, 0, _SCOPES)
+        try:
+            self._add(ruleset_fd, Rule("/", REFER))
+        except BaseException:
+            os.close(ruleset_fd)
+            raise
+        return ruleset_fd
 
     def _add(self, ruleset_fd: int, rule: Rule) -> None:
         if rule.path not in self._places:
