@@ -17,6 +17,12 @@ CWD_CHARACTERS = 4_096
 REASON_CHARACTERS = 1_024
 DETAIL_CHARACTERS = 2_048
 
+HIDDEN_PARTS = 32
+"""With more secrets in one command, `argv` is the redacted command between spaces."""
+HIDDEN_CHARACTERS = 4
+"""A shorter part of a secret is only hidden where it is a whole word."""
+_MARKER = "[REDACTED:"
+
 Redact = Callable[[str], str]
 
 
@@ -32,10 +38,63 @@ class Shown(NamedTuple):
 def show_call(call: Call, redact: Redact) -> Shown:
     """Return the texts of a call for its records."""
     cut: dict[str, Cut] = {}
-    command = _bounded(redact(printable(call.command_raw)), COMMAND_CHARACTERS, "command_raw", cut)
-    argv = None if call.argv is None else _bounded_words(redacted_words(call.argv, redact), cut)
+    raw = printable(call.command_raw)
+    clean = redact(raw)
+    argv = None if call.argv is None else _bounded_words(_words(call.argv, raw, clean, redact), cut)
     cwd = None if call.cwd is None else _bounded(redact(printable(call.cwd)), CWD_CHARACTERS, "cwd", cut)
-    return Shown(command, argv, cwd, cut)
+    return Shown(_bounded(clean, COMMAND_CHARACTERS, "command_raw", cut), argv, cwd, cut)
+
+
+def _words(argv: tuple[str, ...], raw: str, clean: str, redact: Redact) -> tuple[str, ...]:
+    # Quotes are gone in argv, and with them what some secrets are known by: what the command hides, its words hide too.
+    hidden = hidden_parts(raw, clean)
+    if len(hidden) > HIDDEN_PARTS:
+        return tuple(clean.split(" "))
+    markers = " ".join(marker for _, marker in hidden)
+    for part, marker in hidden:
+        argv = tuple(_hide(word, part, marker, markers) for word in argv)
+    return redacted_words(argv, redact)
+
+
+def hidden_parts(text: str, clean: str) -> list[tuple[str, str]]:
+    """Return the parts of `text` for which markers stand in `clean`, each with its marker."""
+    kept, markers = _taken_apart(clean)
+    if not markers or not text.startswith(kept[0]):
+        return []
+    found: list[tuple[str, str]] = []
+    at = len(kept[0])
+    for number, marker in enumerate(markers):
+        after = kept[number + 1]
+        is_last = number + 1 == len(markers)
+        end = len(text) - len(after) if is_last else text.find(after, at + 1)
+        if end < 0:
+            return [*found, (text[at:], marker)]
+        found.append((text[at:end], marker))
+        at = end + len(after)
+    return found
+
+
+def _taken_apart(clean: str) -> tuple[list[str], list[str]]:
+    """Return the texts around the markers, and the markers; markers side by side count as one."""
+    first, *rest = clean.split(_MARKER)
+    kept, markers = [first], list[str]()
+    for part in rest:
+        name, bracket, after = part.partition("]")
+        if markers and not kept[-1]:
+            kept[-1] = after
+        else:
+            markers.append(_MARKER + name + bracket)
+            kept.append(after)
+    return kept, markers
+
+
+def _hide(word: str, part: str, marker: str, markers: str) -> str:
+    for form in (part, part.replace("\\", "").replace("'", "").replace('"', "")):
+        for piece in (form, *form.split()):
+            # What a marker contains is not looked for within words: each round would grow the words of the one before.
+            if word == piece != "" or (len(piece) >= HIDDEN_CHARACTERS and piece not in markers):
+                word = word.replace(piece, marker)
+    return word
 
 
 def show_text(text: str, limit: int, redact: Redact) -> str:

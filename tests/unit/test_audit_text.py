@@ -55,6 +55,42 @@ def test_a_value_with_spaces_is_redacted_to_its_end() -> None:
     )
 
 
+def _redact_quoted(text: str) -> str:
+    return re.sub(r"'[^']+'", "'[REDACTED:x]'", text)
+
+
+def test_what_is_only_seen_with_its_quotes_is_hidden_in_the_words_too() -> None:
+    call = Call(
+        tool="run_command",
+        command_raw="put 'one two' --key='three' 'a'",
+        policy_sha256="",
+        argv=("put", "one two", "--key=three", "a", "banana"),
+    )
+    assert show_call(call, _redact_quoted).argv == (
+        "put",
+        "[REDACTED:x]",
+        "--key=[REDACTED:x]",
+        "[REDACTED:x]",
+        "banana",
+    )
+
+
+def test_secrets_that_are_parts_of_the_marker_do_not_make_the_words_grow() -> None:
+    parts = ("REDACTED", "EDAC", "ACTE", "DACT") * 8
+    command = " ".join(f"'{part}'" for part in parts)
+    call = Call(
+        tool="run_command", command_raw=command, policy_sha256="", argv=("x", " ".join(parts), *parts)
+    )
+    shown = show_call(call, _redact_quoted)
+    assert len(" ".join(shown.argv or ())) < 2_000
+
+
+def test_more_secrets_than_are_worth_placing_give_up_the_words() -> None:
+    command = " ".join(f"'secret{number}'" for number in range(100))
+    call = Call(tool="run_command", command_raw=command, policy_sha256="", argv=("x", "secret7"))
+    assert show_call(call, _redact_quoted).argv == ("'[REDACTED:x]'",) * 100
+
+
 def test_a_secret_that_is_cut_by_the_bound_is_redacted_whole() -> None:
     token = github_token()
     call = a_call("echo " + "x" * (8_192 - 5 - 10) + " " + token)
