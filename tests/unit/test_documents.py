@@ -10,7 +10,7 @@ LINK = re.compile(r"\]\((?!https?:|#)([^)#]+)")
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 
 
-def tests_of(path: Path) -> set[str]:
+def names_in(path: Path) -> set[str]:
     return set(TEST.findall(path.read_text(encoding="utf-8")))
 
 
@@ -20,7 +20,7 @@ def claims() -> dict[str, set[str]]:
 
 
 def test_every_claim_names_tests_that_exist() -> None:
-    existing = set().union(*(tests_of(path) for path in ROOT.glob("tests/**/test_*.py")))
+    existing = set().union(*(names_in(path) for path in ROOT.glob("tests/**/test_*.py")))
     assert claims()
     for number, proofs in claims().items():
         assert proofs, f"claim {number} has no proof"
@@ -30,7 +30,7 @@ def test_every_claim_names_tests_that_exist() -> None:
 def test_no_file_of_hostile_tests_is_without_a_claim() -> None:
     claimed = set().union(*claims().values())
     hostile = [*ROOT.glob("tests/adversarial/**/test_*.py"), *ROOT.glob("tests/faults/test_*.py")]
-    unclaimed = [str(path.relative_to(ROOT)) for path in hostile if not tests_of(path) & claimed]
+    unclaimed = [str(path.relative_to(ROOT)) for path in hostile if not names_in(path) & claimed]
     assert not unclaimed
 
 
