@@ -88,6 +88,8 @@ def _profiles(identity: Identity) -> Iterator[Profile]:
     yield Profile("git", f"writes = true\n{_git_environment()}", ("git",))
     yield Profile("npm", "temporary = true", ("node", "sh"))
     yield Profile("sqlite3", "writes = true")
+    yield Profile("mv", "writes = true")
+    yield Profile("ln", "writes = true")
     yield Profile("sort", "temporary = true\n[rules.sort.limits]\nstdout_bytes = 4_000_000")
     yield Profile("tar", "writes = true", ("gzip", "sh"))
     yield _pytest_profile(identity)
@@ -101,9 +103,11 @@ def _profiles(identity: Identity) -> Iterator[Profile]:
         yield Profile("go", f"writes = true\ntemporary = true\nenvironment = {offline}", parts)
     if (folder := _cargo_folder()) is not None:
         read = f'read = ["{os.path.dirname(folder)}"]'
-        yield Profile(
-            "cargo", f"writes = true\ntemporary = true\n{read}", ("rustc", "cc", *_compiler_parts())
+        linkers = tuple(
+            str(part) for part in Path(folder).parent.glob("lib/rustlib/*/bin/**/*ld*") if part.is_file()
         )
+        parts = ("rustc", "cc", *_compiler_parts(), *linkers)
+        yield Profile("cargo", f"writes = true\ntemporary = true\n{read}", parts)
 
 
 def _path(identity: Identity) -> tuple[str, ...]:
@@ -219,6 +223,14 @@ def test_cargo_builds_without_the_network(workshop: Cage) -> None:
     _put(workshop, {"Cargo.toml": package, "src/main.rs": 'fn main() { println!("built"); }\n'})
     _work(workshop, "cargo build --offline", "cargo")
     assert _shown(str(workshop.jail / "target/debug/demo")) == "built"
+
+
+def test_files_are_moved_and_linked_from_folder_to_folder(workshop: Cage) -> None:
+    _work(workshop, "mv --verbose src/app.py app.py")
+    _work(workshop, "ln README.md src/second.md")
+    assert (workshop.jail / "src/second.md").samefile(workshop.jail / "README.md")
+    seen = workshop.run("ln ../outside/secret.txt second.txt", programs=("ln",))
+    assert (seen.result.exit_code, seen.traces) == (1, []), seen
 
 
 def test_sqlite3_makes_and_asks_a_database(workshop: Cage) -> None:

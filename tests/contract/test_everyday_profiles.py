@@ -1,0 +1,151 @@
+"""The ready-made profiles do what they say: each one's everyday commands work, and leave no trace outside the jail."""
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+
+from broker import policy_file
+from tests.adversarial.cage import Cage, Seen
+from tests.adversarial.identity import IDENTITIES, Identity, NoInterpreterError, interpreter_for
+from tests.adversarial.policies import SHIPPED, quoted
+from tests.adversarial.programs_on_path import SYSTEM_PATH
+
+PROFILES = ["git-write", "go", "make", "node", "python", "rust"]
+_PERSON = "[user]\nname = A Person\nemail = person@example.org\n"
+
+
+def _toolchain() -> str | None:
+    """Return the folder of a Rust toolchain that is not the system's."""
+    rustc = shutil.which("rustc")
+    if rustc is None:
+        return None
+    asked = subprocess.run(
+        [rustc, "--print", "sysroot"], capture_output=True, text=True, timeout=30, check=True
+    )
+    return asked.stdout.strip()
+
+
+def _policy() -> str:
+    """The shipped policy with every profile, and for Rust with what a toolchain of rustup needs besides: its folder, and the
+    linker that it brings.
+    """
+    text = policy_file.with_profiles(SHIPPED.encode(), PROFILES).decode()
+    toolchain = _toolchain()
+    if toolchain is None or toolchain == "/usr":
+        return text
+    path = quoted((f"{toolchain}/bin", *SYSTEM_PATH))
+    linkers = [f"{toolchain}/lib/rustlib/*/bin/{name}" for name in ("gcc-ld/ld.lld", "rust-lld")]
+    text = text.replace("\n[rules.cargo]", f'\n[rules.cargo]\nread = ["{toolchain}"]')
+    text = text.replace('\n  "rustc", "cargo",', f'\n  {quoted(linkers)[1:-1]}, "rustc", "cargo",')
+    return f"{text}\n[environment]\npath = {path}\n"
+
+
+@pytest.fixture(scope="module", params=IDENTITIES, ids=lambda identity: identity.name)
+def shared(request: pytest.FixtureRequest) -> Iterator[Cage]:
+    identity: Identity = request.param
+    try:
+        interpreter_for(identity)
+    except NoInterpreterError as problem:
+        pytest.skip(str(problem))
+    with Cage(_policy(), identity, runnable=None) as cage:
+        yield cage
+
+
+@pytest.fixture
+def workshop(shared: Cage) -> Iterator[Cage]:
+    """A jail with a small repository, as it was before the test when the next one comes."""
+    yield shared
+    shared.restore(changed=True)
+
+
+def _put(cage: Cage, files: dict[str, str]) -> None:
+    for name, content in files.items():
+        path = cage.jail / name
+        path.parent.mkdir(exist_ok=True, parents=True)
+        path.write_text(content)
+    cage.give_jail()
+
+
+def _work(cage: Cage, command: str) -> Seen:
+    """Run a command that must succeed, and leave no trace outside."""
+    seen = cage.run(command)
+    if "not installed" in seen.result.policy_reason:
+        pytest.skip(seen.result.policy_reason)
+    assert (seen.result.code, seen.result.exit_code) == ("OK", 0), seen
+    assert not seen.traces, seen
+    return seen
+
+
+def test_git_write_commits_branches_and_stashes(workshop: Cage) -> None:
+    with (workshop.jail / ".git" / "config").open("a") as file:
+        file.write(_PERSON)
+    _put(workshop, {"new.txt": "new\n"})
+    _work(workshop, "git add --all")
+    _work(workshop, "git commit -q -m 'Add a file'")
+    assert _work(workshop, "git log --format=%s -1").result.stdout == "Add a file\n"
+    _put(workshop, {"new.txt": "other\n"})
+    _work(workshop, "git stash push -m later")
+    assert "later" in _work(workshop, "git reflog show stash").result.stdout
+    _work(workshop, "git switch -q -c topic")
+    _work(workshop, "git checkout -q feature")
+
+
+_GO = {
+    "go.mod": "module demo\n\ngo 1.19\n",
+    "sum.go": "package demo\n\nfunc Sum(a, b int) int { return a + b }\n",
+    "sum_test.go": 'package demo\n\nimport "testing"\n\n'
+    "func TestSum(t *testing.T) {\n\tif Sum(1, 1) != 2 {\n\t\tt.Fail()\n\t}\n}\n",
+}
+
+
+def test_go_builds_vets_and_tests(workshop: Cage) -> None:
+    _put(workshop, _GO)
+    _work(workshop, "go build ./...")
+    _work(workshop, "go vet ./...")
+    assert "ok" in _work(workshop, "go test ./...").result.stdout
+
+
+def test_make_builds_and_runs_what_it_built(workshop: Cage) -> None:
+    main = '#include <stdio.h>\nint main(void) { puts("it ran"); return 0; }\n'
+    _put(workshop, {"main.c": main, "Makefile": "test: main\n\t./main\nmain: main.c\n\tcc -o main main.c\n"})
+    assert "it ran" in _work(workshop, "make test").result.stdout
+
+
+def test_node_runs_tests_and_scripts(workshop: Cage) -> None:
+    scripts = {"test": "node --test check.js", "lint": "node --check check.js"}
+    check = "const t = require('node:test'); t('one', () => require('node:assert').equal(1 + 1, 2))\n"
+    _put(
+        workshop,
+        {
+            "package.json": json.dumps({"name": "demo", "version": "1.0.0", "scripts": scripts}),
+            "check.js": check,
+        },
+    )
+    assert "pass 1" in _work(workshop, "npm test").result.stdout
+    _work(workshop, "npm run lint")
+    _work(workshop, "node --test check.js")
+
+
+def test_python_runs_unit_tests(workshop: Cage) -> None:
+    test = "import unittest\n\n\nclass Sum(unittest.TestCase):\n    def test_sum(self):\n        self.assertEqual(1 + 1, 2)\n"
+    _put(workshop, {"test_sum.py": test})
+    assert "OK" in _work(workshop, "python3 -m unittest -v").result.stderr
+
+
+def test_rust_builds_and_tests(workshop: Cage) -> None:
+    toolchain = _toolchain()
+    if (
+        workshop.identity.user is not None
+        and toolchain
+        and not os.access(os.path.dirname(toolchain), os.R_OK)
+    ):
+        pytest.skip("an ordinary user may not read this toolchain")
+    package = '[package]\nname = "demo"\nversion = "0.1.0"\nedition = "2021"\n'
+    library = "pub fn sum(a: i32, b: i32) -> i32 {\n    a + b\n}\n\n#[test]\nfn sums() {\n    assert_eq!(sum(1, 1), 2);\n}\n"
+    _put(workshop, {"Cargo.toml": package, "src/lib.rs": library})
+    _work(workshop, "cargo build --offline")
+    assert "1 passed" in _work(workshop, "cargo test --offline --lib").result.stdout
