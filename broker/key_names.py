@@ -11,10 +11,14 @@ from broker.redaction_catalogue import words
 
 
 class KeyKind(NamedTuple):
-    """`name` goes into the marker; `certain` is False where the value itself must look random."""
+    """`name` goes into the marker; `certain` is False where the value itself must look random.
+
+    `bare`: the name is just `key`, `session`, …, which as often names an identifier: a hash or a UUID says nothing.
+    """
 
     name: str
     certain: bool
+    bare: bool = False
 
 
 _WHOLE = {
@@ -87,7 +91,8 @@ def kind_of(name: str) -> KeyKind | None:
         parts = parts[:-1]
     if parts[-1] in words("about_a_secret") and parts[-3:] != ["access", "key", "id"]:
         return None
-    return _last_telling_part(parts)
+    kind = _last_telling_part(parts)
+    return kind._replace(bare=not kind.certain and len(parts) == 1) if kind is not None else None
 
 
 def _last_telling_part(parts: list[str]) -> KeyKind | None:

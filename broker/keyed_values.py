@@ -8,14 +8,14 @@ that text full of the same heads costs little. Each candidate costs time bounded
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from broker import key_names, placeholders
+from broker import key_names, placeholders, randomness
 from broker.regex_engine import Expression
 
 Found = tuple[int, int, str]
 VALUE_BYTES = 4096
 HEAD_BYTES = 256
 REMEMBERED_HEADS = 4096
-_KEYWORD = "pass|pwd|secret|token|key|cred|auth|psk|sig|session|_pw|bindpw|rootpw|sid"
+_KEYWORD = "pass|pwd|secret|token|key|cred|auth|psk|session|_pw|bindpw|rootpw|sid"
 _NAME = rf"[A-Za-z0-9_.\-]*(?i:{_KEYWORD})[A-Za-z0-9_.\-]*"
 _OPEN = r"""(?:\\{0,7}["'`]|&quot;|&#34;|&#39;|%22|%27)?"""
 _CLOSE = r"""(?:\\{0,7}["'`]|&quot;|&#34;|%22|\]|\)){0,4}"""
@@ -31,8 +31,8 @@ _OTHERS = (
     r"\b(?:SetEnv|ENV|ARG|setx|set (?:-[gUx]+ )*|export|setenv)[ \t]+(NAME)[ \t]+(OPEN)",  # directive
     r"[\"':= ](NAME)[\"']?(?:,|:[ \t]*\{)?[ \t\r\n]+(?:[\"']?[A-Za-z]+[\"']?: ?[a-z0-9]+,\s*)?"
     r"[\"']?(?i:value)[\"']?[ \t]*[:=][ \t]*(OPEN)",  # name and value as two fields
-    r"[\"'](NAME)[\"'][ \t]*,[ \t]*(MARK(?:\\{0,3}[\"'])+)",  # two arguments of a call
-    r"\|[ \t]*`?(NAME)`?[ \t]*\|[ \t]*(MARK`?)",  # table row
+    r"(?:\(|buildConfigField[^\n]*,)[ \t]*[\"'](NAME)[\"'][ \t]*,\s*(MARK(?:\\{0,3}[\"'])+)",  # two arguments of a call
+    r"\|[ \t]*`?(NAME)`?[ \t]+\|[ \t]+(MARK`?)",  # table row
     r"`(NAME)`[ \t]+(?:to|is|as)[ \t]+(MARK`)",  # prose with code marks
     _BLOCK,
     _LINE,
@@ -42,7 +42,7 @@ _QUOTED = {
     b"'": Expression(r"(?:[^'\\\n]|\\.)*"),
     b"`": Expression(r"[^`\n]*"),
 }
-_NO_VALUE = (b"", b"{", b"(", b"<", b"=", b"\n", b"\r", b",", b";", b")", b"}")
+_NO_VALUE = (b"", b"{", b"(", b"<", b"=", b"\n", b"\r", b",", b";", b")", b"}", b":")
 _BARE = Expression(r"[^\s\"'`<>\\]+")
 _BLOCK_LINES = Expression(r"\S+(?:[ \t]*\r?\n[ \t]+[A-Za-z0-9+/=_\-]{20,})*")
 _CUT = Expression(
@@ -103,7 +103,7 @@ _FORMS = (_Forms((_ASSIGNED,)), _Forms(_OTHERS))
 
 def find(data: bytes) -> Iterator[Found]:
     """All values in `data` whose names promise a secret. What was judged before in this text is not judged again."""
-    judged: dict[tuple[bytes, bool, bool, bool], bool] = {}
+    judged: dict[tuple[bytes, bool, bool, key_names.KeyKind], bool] = {}
     for forms in _FORMS:
         for (start, end), *_rest in forms.scan.each(data, 0, len(data)):
             text = data[start:end]
@@ -117,16 +117,18 @@ def find(data: bytes) -> Iterator[Found]:
             if head.form is _LINE and not _ends_line(data, stop + quoted):
                 continue
             value = data[begin:stop] if head.form is not _BLOCK else data[begin:stop].split()[0]
-            key = (value, quoted, head.kind.certain, head.tight)
+            key = (value, quoted, head.tight, head.kind)
             if key not in judged:
                 judged[key] = _is_secret(*key)
             if judged[key]:
                 yield begin, stop, head.kind.name
 
 
-def _is_secret(value: bytes, quoted: bool, certain: bool, tight: bool) -> bool:  # noqa: FBT001
+def _is_secret(value: bytes, quoted: bool, tight: bool, kind: key_names.KeyKind) -> bool:  # noqa: FBT001
     text = value.decode(errors="replace")
-    return placeholders.is_secret_value(text, quoted=quoted, certain=certain, tight=tight)
+    if kind.bare and (randomness.is_uuid(text) or randomness.is_hexadecimal(text)):
+        return False
+    return placeholders.is_secret_value(text, quoted=quoted, certain=kind.certain, tight=tight)
 
 
 def _ends_line(data: bytes, position: int) -> bool:

@@ -9,7 +9,6 @@ from functools import lru_cache
 from broker.randomness import (
     LOOK_CHARACTERS,
     classes,
-    entropy_bits,
     has_digit,
     is_gibberish,
     is_monotonous,
@@ -21,7 +20,12 @@ from broker.regex_engine import Expression, escaped
 
 MARKER = "[redacted:"
 SHORTEST = 6
-_VARIABLE = Expression(r"\$(?:[A-Z_][A-Z0-9_]{2,}|[a-z_][a-z0-9_]*(?:$|[^a-zA-Z0-9])|[0-9]$)|%[A-Za-z_]+%$|%[a-z(]|:[a-z_]+$|\?$|[#.][a-z][a-z\-]*$")
+_VARIABLE = Expression(
+    r"\$(?:[A-Z_][A-Z0-9_]{2,}|[a-z_][a-z0-9_]*(?:$|[^a-zA-Z0-9])|[0-9]$)|%[A-Za-z_]+%$|%[a-z(]|:[a-z_]+$|\?$|[#.][a-z][a-z\-]*$"
+    r"|#[0-9A-Fa-f]{3,8}$|[A-Z]{2,}(?:_[A-Z]+)+$|(?i:password|passwd|secret|token|pass|test|user|admin|qwerty|welcome)[0-9!]{0,4}$"
+)
+_SPOKEN_OF = Expression(r"(?i)[A-Za-z_][A-Za-z0-9_.]*(?:key|token|secret|passw|_pass|credential|encryption|signature|auth|type|error)[A-Za-z0-9_.]*$")
+_NAME_PATH = Expression(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)+$")
 _VERSIONED = Expression(r"[a-z][a-z\-]*-[0-9]+(?:\.[0-9]+)+$")
 
 
@@ -57,8 +61,12 @@ def is_masked(token: str) -> bool:
 
 def _is_variable(value: str) -> bool:
     """`$NAME`, `%NAME%`, `%s`, `:name`, `?`, `#element`: something else will be put in."""
+    return _looks_at(_VARIABLE, value)
+
+
+def _looks_at(expression: Expression, value: str) -> bool:
     data = value.encode(errors="replace")
-    return _VARIABLE.here(data, 0, len(data)) is not None
+    return expression.here(data, 0, len(data)) is not None
 
 
 def is_secret_value(value: str, *, quoted: bool, certain: bool, tight: bool = False) -> bool:
@@ -71,9 +79,11 @@ def is_secret_value(value: str, *, quoted: bool, certain: bool, tight: bool = Fa
         return len(value) >= 4 and certain and classes(value) == 3 and not is_stand_in(value)
     if is_stand_in(value):
         return False
+    if _looks_at(_SPOKEN_OF, value) or (not quoted and not tight and _looks_at(_NAME_PATH, value)):
+        return False
     if not certain:
-        return is_opaque(value) and not _is_plain_datum(value) and not _is_code(value) and entropy_bits(value) >= 3.0
-    if is_passphrase(value):
+        return is_opaque(value) and not _is_plain_datum(value) and not _is_code(value)
+    if is_passphrase(value) and (quoted or tight or "_" not in value):
         return True
     if _is_letters(value):
         return is_gibberish(value) and (quoted or tight or len(value) >= 8)
@@ -110,8 +120,7 @@ def _is_plain_datum(value: str) -> bool:
         return len(value) < 8 or digits != value
     if value[0] in "/~=" or "://" in value or value.startswith(("./", "../", "\\\\")):
         return True
-    data = value.lower().encode(errors="replace")
-    if _VERSIONED.here(data, 0, len(data)) is not None:
+    if _looks_at(_VERSIONED, value.lower()):
         return True
     parts = value.replace("-", "_").replace(".", "_").replace("/", "_").replace(":", "_").split("_")
     return len(parts) > 1 and all(part.isalpha() and not is_gibberish(part) for part in parts if part)

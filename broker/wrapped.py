@@ -1,7 +1,7 @@
 """Secrets that a terminal's width, or a program that wraps its output, has broken over several lines.
 
 Always true: only what was found as a secret is ever continued, and only over lines that consist of nothing but the
-characters of a token, none longer than the line before.
+characters of a token; a line that is not as wide as the first one is the last.
 """
 
 from broker.randomness import classes, is_gibberish
@@ -10,6 +10,7 @@ from broker.regex_engine import Expression
 Found = tuple[int, int, str]
 NARROWEST = 40
 LINES = 64
+LINE_BYTES = 4096
 _CONTINUED = Expression(r"\r?\n([A-Za-z0-9+/_.\-]{8,}={0,2})(?:\r?\n|$)")
 
 
@@ -18,14 +19,14 @@ def extended(data: bytes, span: Found) -> Found:
     start, end, name = span
     width = end - (data.rfind(b"\n", max(0, end - 4096), start) + 1)
     for _line in range(LINES if width >= NARROWEST else 0):
-        following = _CONTINUED.here(data, end, min(len(data), end + width + 4))
+        following = _CONTINUED.here(data, end, min(len(data), end + LINE_BYTES))
         if following is None:
             break
         begin, stop = following[1]
-        if stop - begin > width or not _continues(data[begin:stop].decode()):
+        if not _continues(data[begin:stop].decode()):
             break
         end = stop
-        if stop - begin < width:
+        if stop - begin != width:
             break
     return start, end, name
 
