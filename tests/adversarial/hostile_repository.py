@@ -12,17 +12,17 @@ from tests.adversarial.cases import git
 
 Trap = Callable[[Path, Path], None]
 TRAPS: dict[str, Trap] = {}
-POINTING_OUTSIDE: set[str] = set()
-"""Traps where the repository itself would lie outside: there git has nothing that it could show."""
+UNREADABLE: set[str] = set()
+"""Traps that git cannot get past: what it must read lies outside, or is only what a program would make of it."""
 
 
-def trap(name: str, *, outside: bool = False) -> Callable[[Trap], Trap]:
+def trap(name: str, *, fatal: bool = False) -> Callable[[Trap], Trap]:
     """Register what makes a jail's repository hostile."""
 
     def register(function: Trap) -> Trap:
         TRAPS[name] = function
-        if outside:
-            POINTING_OUTSIDE.add(name)
+        if fatal:
+            UNREADABLE.add(name)
         return function
 
     return register
@@ -74,15 +74,16 @@ for _name, _text in _CONFIGURED.items():
     TRAPS[_name] = _configure(_text)
 for _name in (
     "include.path",
+    "an include of accounts",
     "a relative include",
     "includeIf",
     "files that settings name",
     "blame.ignoreRevsFile",
 ):
-    POINTING_OUTSIDE.add(_name)
+    UNREADABLE.add(_name)
 
 
-@trap("core.worktree outside", outside=True)
+@trap("core.worktree outside", fatal=True)
 def _worktree_outside(jail: Path, outside: Path) -> None:
     _configure("[core]\nworktree = {OUT}\n")(jail, outside)
 
@@ -103,7 +104,7 @@ def _hooks(jail: Path, outside: Path) -> None:
             shutil.copy(jail / "trap.sh", folder / name)
 
 
-@trap("drivers that attributes name")
+@trap("drivers that attributes name", fatal=True)
 def _drivers(jail: Path, outside: Path) -> None:
     (jail / ".gitattributes").write_text("* diff=x filter=x merge=x\n")
     _configure(
@@ -112,7 +113,7 @@ def _drivers(jail: Path, outside: Path) -> None:
     )(jail, outside)
 
 
-@trap("a filter process that attributes name")
+@trap("a filter process that attributes name", fatal=True)
 def _filter_process(jail: Path, outside: Path) -> None:
     (jail / ".gitattributes").write_text("* filter=x\n")
     _configure('[filter "x"]\nprocess = ./trap.sh\nrequired = true\n')(jail, outside)
@@ -139,7 +140,7 @@ def _signed(jail: Path, outside: Path) -> None:
     )(jail, outside)
 
 
-@trap("a missing object that a remote's helper promises")
+@trap("a missing object that a remote's helper promises", fatal=True)
 def _promised(jail: Path, outside: Path) -> None:
     blob = git(jail, "rev-parse", "HEAD:b.txt").strip()
     (jail / ".git" / "objects" / blob[:2] / blob[2:]).unlink()
@@ -149,19 +150,19 @@ def _promised(jail: Path, outside: Path) -> None:
     )(jail, outside)
 
 
-@trap("a .git file that points outside", outside=True)
+@trap("a .git file that points outside", fatal=True)
 def _git_file(jail: Path, outside: Path) -> None:
     shutil.rmtree(jail / ".git")
     (jail / ".git").write_text(f"gitdir: {outside}/repository.git\n")
 
 
-@trap("a .git link that points outside", outside=True)
+@trap("a .git link that points outside", fatal=True)
 def _git_link(jail: Path, outside: Path) -> None:
     shutil.rmtree(jail / ".git")
     (jail / ".git").symlink_to("../outside/repository.git")
 
 
-@trap("a common folder outside", outside=True)
+@trap("a common folder outside", fatal=True)
 def _commondir(jail: Path, outside: Path) -> None:
     (jail / ".git" / "commondir").write_text(f"{outside}/repository.git\n")
 
@@ -173,7 +174,7 @@ def _alternates(jail: Path, outside: Path) -> None:
     _copy_refs(jail, outside)
 
 
-@trap("objects outside by a link", outside=True)
+@trap("objects outside by a link", fatal=True)
 def _objects_link(jail: Path, outside: Path) -> None:
     shutil.rmtree(jail / ".git" / "objects")
     (jail / ".git" / "objects").symlink_to("../../outside/repository.git/objects")
@@ -185,7 +186,7 @@ def _copy_refs(jail: Path, outside: Path) -> None:
     (jail / ".git" / "refs" / "heads" / "outside").write_text(head)
 
 
-@trap("references and lists that are links to outside")
+@trap("references and lists that are links to outside", fatal=True)
 def _links(jail: Path, outside: Path) -> None:
     for name in (
         ".git/refs/heads/link",
@@ -201,13 +202,13 @@ def _links(jail: Path, outside: Path) -> None:
         (jail / name).symlink_to(outside / "secret.txt")
 
 
-@trap("a configuration that is a link to outside", outside=True)
+@trap("a configuration that is a link to outside", fatal=True)
 def _config_link(jail: Path, outside: Path) -> None:
     (jail / ".git" / "config").unlink()
     (jail / ".git" / "config").symlink_to(outside / "secret.txt")
 
 
-@trap("an index that is a link to outside", outside=True)
+@trap("an index that is a link to outside", fatal=True)
 def _index_link(jail: Path, outside: Path) -> None:
     (jail / ".git" / "index").unlink()
     (jail / ".git" / "index").symlink_to(outside / "secret.txt")

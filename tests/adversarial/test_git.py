@@ -12,7 +12,7 @@ import pytest
 from tests.adversarial import policies
 from tests.adversarial.cage import Cage
 from tests.adversarial.cases import git
-from tests.adversarial.hostile_repository import POINTING_OUTSIDE, TRAPS
+from tests.adversarial.hostile_repository import TRAPS, UNREADABLE
 from tests.adversarial.identity import Identity
 
 COMMANDS = (
@@ -121,7 +121,7 @@ def test_a_hostile_repository_springs_no_trap_with_the_gate_open(open_gate: Cage
         open_gate.restore(changed=True)
 
 
-@pytest.mark.parametrize("name", [name for name in TRAPS if name not in POINTING_OUTSIDE])
+@pytest.mark.parametrize("name", [name for name in TRAPS if name not in UNREADABLE])
 def test_everyday_git_works_in_a_hostile_repository_under_the_shipped_policy(
     shipped: Cage, name: str
 ) -> None:
@@ -130,6 +130,36 @@ def test_everyday_git_works_in_a_hostile_repository_under_the_shipped_policy(
         for command in ("git log --oneline", "git status --short", "git ls-files", "git diff"):
             seen = shipped.run(command, programs=("git",))
             assert (seen.result.code, seen.result.exit_code) == ("OK", 0), (command, seen)
+    finally:
+        shipped.restore(changed=True)
+
+
+def test_everyday_git_works_in_a_repository_with_a_submodule(shipped: Cage) -> None:
+    def lay_out() -> None:
+        inner = shipped.jail / "inner"
+        inner.mkdir()
+        (inner / "file.txt").write_text("before\n")
+        for arguments in (
+            ["init", "--quiet", "--template="],
+            ["add", "--all"],
+            ["commit", "--quiet", "--message", "Begin"],
+        ):
+            git(inner, *arguments)
+        git(shipped.jail, "-c", "advice.addEmbeddedRepo=false", "add", "inner")
+        (inner / "file.txt").write_text("after\n")
+
+    shipped.prepare(lay_out)
+    try:
+        for command in (
+            "git status --short",
+            "git diff",
+            "git diff --cached --stat",
+            "git ls-files",
+            "git log -p",
+        ):
+            seen = shipped.run(command, programs=("git",))
+            assert (seen.result.code, seen.result.exit_code) == ("OK", 0), (command, seen)
+            assert not seen.traces, (command, seen)
     finally:
         shipped.restore(changed=True)
 
