@@ -5,20 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.command import Ended, run_cli
+from tests.support.command import assert_refused, run_cli
 from tests.support.place import POLICY, Place
 
-EX_CONFIG = 78
-
 not_as_root = pytest.mark.skipif(os.geteuid() == 0, reason="root may read and write whatever the mode says")
-
-
-def assert_refused(ended: Ended, *parts: str) -> None:
-    """The start was refused with one line that holds every one of `parts`."""
-    assert (ended.status, ended.stdout) == (EX_CONFIG, ""), ended
-    assert ended.stderr.count("\n") == 1, ended.stderr
-    assert "Traceback" not in ended.stderr
-    assert all(part in ended.stderr for part in parts), ended.stderr
 
 
 FAULTY_POLICIES = {

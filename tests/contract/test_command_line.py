@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.command import COMMAND, run_cli
+from tests.support.command import COMMAND, EX_CONFIG, assert_refused, run_cli
 from tests.support.made_secrets import github_token
 from tests.support.place import POLICY, Place
 from tests.support.processes import (
@@ -24,7 +24,6 @@ from tests.support.waiting import eventually
 REFUSED = 126
 TIMEOUT = 124
 OURS = 125
-CONFIGURATION = 78
 USAGE = 2
 
 
@@ -247,9 +246,7 @@ def test_a_policy_that_a_cloned_repository_brings_is_refused(
 ) -> None:
     policy = _brought_along(place)
     ended = run_cli(place, *arguments, cwd=place.jail, HTMCP_POLICY_FILE=None, HTMCP_JAIL_ROOT=None)
-    assert (ended.status, ended.stdout, ended.stderr.count("\n")) == (CONFIGURATION, "", 1)
-    assert f"trust {policy}" in ended.stderr
-    assert "HTMCP_POLICY_FILE" in ended.stderr
+    assert_refused(ended, f"trust {policy}", "HTMCP_POLICY_FILE")
     assert not (place.jail / "hello.txt").exists()
 
 
@@ -257,7 +254,7 @@ def test_the_users_own_policy_does_not_replace_one_that_was_refused(place: Place
     _brought_along(place)
     assert run_cli(place, "init", HTMCP_POLICY_FILE=None).status == 0
     ended = run_cli(place, "run", "ls", cwd=place.jail, HTMCP_POLICY_FILE=None)
-    assert ended.status == CONFIGURATION
+    assert ended.status == EX_CONFIG
 
 
 def test_trust_approves_these_bytes_at_this_place_only(place: Place) -> None:
@@ -268,18 +265,13 @@ def test_trust_approves_these_bytes_at_this_place_only(place: Place) -> None:
     assert run_cli(place, "run", "touch a.txt", cwd=place.jail, HTMCP_POLICY_FILE=None).status == 0
     moved = place.jail / "src" / "policy.toml"
     moved.write_bytes(policy.read_bytes())
-    assert (
-        run_cli(place, "run", "touch b.txt", cwd=moved.parent, HTMCP_POLICY_FILE=None).status == CONFIGURATION
-    )
+    assert run_cli(place, "run", "touch b.txt", cwd=moved.parent, HTMCP_POLICY_FILE=None).status == EX_CONFIG
     policy.write_text(policy.read_text() + "# changed\n")
-    assert (
-        run_cli(place, "run", "touch c.txt", cwd=place.jail, HTMCP_POLICY_FILE=None).status == CONFIGURATION
-    )
+    assert run_cli(place, "run", "touch c.txt", cwd=place.jail, HTMCP_POLICY_FILE=None).status == EX_CONFIG
 
 
 def test_trust_of_a_missing_file_is_refused(place: Place) -> None:
-    ended = run_cli(place, "trust", str(place.jail / "missing.toml"))
-    assert (ended.status, ended.stdout, ended.stderr.count("\n")) == (CONFIGURATION, "", 1)
+    assert_refused(run_cli(place, "trust", str(place.jail / "missing.toml")), "missing.toml")
 
 
 def test_the_record_of_json_agrees_with_the_trail(place: Place) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.command import run_cli
+from tests.support.command import assert_refused, run_cli
 from tests.support.made_secrets import every_kind, survives
 from tests.support.place import POLICY, Place
 from tests.support.processes import unique_seconds, wait_until_running
@@ -75,8 +75,7 @@ def test_a_command_that_cannot_be_logged_is_not_run(tmp_path: Path) -> None:
 def test_a_trail_inside_the_jail_is_refused_at_startup(place: Place, log: str) -> None:
     """The audit log must live outside the jail root or startup is refused."""
     ended = run_cli(place, HTMCP_AUDIT_LOG=str(place.jail / log))
-    assert (ended.status, ended.stdout) == (78, "")
-    assert "jail" in ended.stderr
+    assert_refused(ended, "jail")
     assert not (place.jail / log).exists()
 
 
@@ -86,7 +85,7 @@ def test_a_trail_that_leads_into_the_jail_by_a_link_is_refused_at_startup(place:
     (place.outside / "folder").symlink_to(place.jail)
     for log in ("link.jsonl", "folder/audit.jsonl"):
         ended = run_cli(place, HTMCP_AUDIT_LOG=str(place.outside / log))
-        assert (ended.status, ended.stdout) == (78, ""), log
+        assert_refused(ended, "jail")
     assert not (place.jail / "audit.jsonl").exists()
 
 
@@ -209,8 +208,7 @@ def test_output_is_never_recorded(client: SdkClient) -> None:
 def test_an_unknown_fail_mode_is_refused_at_startup(place: Place, mode: str) -> None:
     """audit_fail_mode controls what happens when a record can't be written:"""
     ended = run_cli(place, "run", "true", HTMCP_AUDIT_FAIL_MODE=mode)
-    assert (ended.status, ended.stdout) == (78, "")
-    assert "HTMCP_AUDIT_FAIL_MODE" in ended.stderr
+    assert_refused(ended, "HTMCP_AUDIT_FAIL_MODE")
 
 
 def test_the_environment_wins_over_the_policy_about_the_fail_mode(tmp_path: Path) -> None:

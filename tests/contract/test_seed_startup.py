@@ -6,18 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.support.command import Ended, run_cli
+from tests.support.command import assert_refused, run_cli
 from tests.support.place import POLICY, Place
 from tests.support.trail import calls
-
-
-def assert_refused(ended: Ended, *parts: str) -> None:
-    """The start was refused: status 78, one line on stderr with every one of `parts`, nothing on stdout."""
-    assert (ended.status, ended.stdout) == (78, ""), ended
-    assert ended.stderr.count("\n") == 1, ended.stderr
-    assert ended.stderr.endswith("\n")
-    assert "Traceback" not in ended.stderr
-    assert all(part in ended.stderr for part in parts), ended.stderr
 
 
 def test_every_setting_is_optional(place: Place) -> None:

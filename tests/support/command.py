@@ -14,6 +14,9 @@ COMMAND = str(Path(sysconfig.get_path("scripts")) / "hardened-terminal-mcp")
 
 BOUND_S = 30.0
 
+EX_CONFIG = 78
+"""The exit status of a start that was refused (sysexits.h)."""
+
 
 class Ended(NamedTuple):
     """How a command ended: its exit status and what it wrote."""
@@ -26,6 +29,15 @@ class Ended(NamedTuple):
     def envelope(self) -> Envelope:
         """The envelope that `--json` printed."""
         return Envelope.of(json.loads(self.stdout))
+
+
+def assert_refused(ended: Ended, *parts: str) -> None:
+    """The start was refused: one line on stderr that holds every one of `parts`, nothing on stdout, EX_CONFIG."""
+    assert (ended.status, ended.stdout) == (EX_CONFIG, ""), ended
+    assert ended.stderr.count("\n") == 1, ended.stderr
+    assert ended.stderr.endswith("\n")
+    assert "Traceback" not in ended.stderr
+    assert all(part in ended.stderr for part in parts), ended.stderr
 
 
 def run_cli(

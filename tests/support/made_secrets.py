@@ -72,9 +72,9 @@ def every_kind() -> list[Made]:
         _whole("aws access key id", "AK" + "IA" + characters(16, string.ascii_uppercase + "234567")),
         _keyed("aws secret access key", "aws_secret_access_key = ", characters(40)),
         _keyed(
-            "aws secret access key with slashes",
+            "aws secret access key like a path",
             "aws_secret_access_key = ",
-            f"/{characters(19)}/{characters(18)}/",
+            f"/{characters(21)}+{characters(17)}",
         ),
         _whole("private key", _private_key()),
         _whole("jwt", _json_web_token()),

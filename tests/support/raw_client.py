@@ -16,17 +16,20 @@ from tests.support.envelope import Envelope
 from tests.support.place import Place
 from tests.support.processes import children, command_line
 
-BOUND_S = 20.0
+BOUND_S = 12.0
 Message = dict[str, Any]
 _BLOCK_BYTES = 65_536
 
 
 class RawClient:
-    """The installed command with pipes; `pid` is the broker's process id."""
+    """The installed command with pipes; `pid` is the broker's process id.
 
-    def __init__(self, place: Place, *arguments: str, **changes: str | None) -> None:
+    Its standard error goes to a file, or to `stderr_fd`.
+    """
+
+    def __init__(self, place: Place, *, stderr_fd: int | None = None, **changes: str | None) -> None:
         self.place = place
-        self._arguments = arguments
+        self._stderr_fd = stderr_fd
         self._environment = place.environment(**changes)
         self._log = place.folder / "raw_stderr.txt"
         self._untrusted = bytearray()
@@ -35,10 +38,10 @@ class RawClient:
     def __enter__(self) -> Self:
         with self._log.open("w") as log:
             self._process = subprocess.Popen(
-                [COMMAND, *self._arguments],
+                [COMMAND],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                stderr=log,
+                stderr=log if self._stderr_fd is None else self._stderr_fd,
                 bufsize=0,
                 cwd=self.place.folder,
                 env=self._environment,
