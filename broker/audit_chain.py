@@ -67,7 +67,7 @@ class Chain:
         Raises OSError, TrailFaultError, BrokenChainError.
         """
         self._file.lock()
-        while not self._file.in_place():  # rotated between open and lock
+        while self._file.size_in_place() is None:  # rotated between open and lock
             path = self._file.path
             self._file.close()
             self._file = TrailFile.open(path, create=False)
@@ -109,9 +109,9 @@ class Chain:
         """
         self._file.lock()
         try:
-            while not self._in_place():
+            while (size := self._size_in_place()) is None:
                 self._follow()
-            self._catch_up()
+            self._catch_up(size)
             if self._attempts.ended:
                 self._finish_rotation()
             self._locks += 1
@@ -132,15 +132,19 @@ class Chain:
         if self.commit.broken:
             self.commit.probe()
 
-    def _in_place(self) -> bool:
+    def _size_in_place(self) -> int | None:
         try:
-            return self._file.in_place()
+            return self._file.size_in_place()
         except FileNotFoundError:
             raise TrailFaultError("the trail was removed") from None
 
-    def _catch_up(self) -> None:
+    def _catch_up(self, size: int | None = None) -> None:
+        if size is None:
+            size = os.fstat(self._file.fd).st_size
+        if size == self._file.head.end:
+            return
         torn: list[bytes] = []
-        self._file.catch_up(self._attempts.seen, set_aside=torn.append)
+        self._file.catch_up(size, self._attempts.seen, set_aside=torn.append)
         for part in torn:
             beside = os.path.basename(self._file.path) + ".torn"
             said = f"a torn last line of {len(part)} bytes was set aside in {beside}"

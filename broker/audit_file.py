@@ -87,9 +87,13 @@ class TrailFile:
         """Close the descriptor; every lock on it ends."""
         os.close(self.fd)
 
-    def in_place(self) -> bool:
-        """Whether the path still leads to this file. Raises OSError when nothing is there."""
-        return _identity(os.stat(self.path, follow_symlinks=False)) == self.identity
+    def size_in_place(self) -> int | None:
+        """Return the file's size in bytes, None when the path leads to another one.
+
+        Raises OSError when nothing is there.
+        """
+        status = os.lstat(self.path)
+        return status.st_size if _identity(status) == self.identity else None
 
     def lock(self) -> None:
         """Take the append lock. Raises TrailFaultError when another process keeps it for `LOCK_WAIT_S`."""
@@ -117,15 +121,12 @@ class TrailFile:
         """Whether some other process holds the lock of `session` on this file."""
         return session_lives(self.fd, session)
 
-    def catch_up(self, seen: Seen, *, set_aside: Callable[[bytes], None]) -> None:
-        """Read and check what others appended since `head`.
+    def catch_up(self, size: int, seen: Seen, *, set_aside: Callable[[bytes], None]) -> None:
+        """Read and check what others appended since `head`, up to the file's size. The append lock is held.
 
-        The append lock is held. Raises TrailFaultError.
+        Raises TrailFaultError.
         """
-        size = os.fstat(self.fd).st_size
         head = self.head
-        if size == head.end:
-            return
         if size < head.end:
             raise TrailFaultError(f"the trail was truncated from {head.end} to {size} bytes")
         try:

@@ -1,9 +1,9 @@
 """How fast the audit trail is, as ratios to what the machine does without it: `python -m tests.bench.audit [FOLDER]`.
 
-Callers are threads, as in the broker: each writes an attempt, waits for the disk if durability is "sync", and writes the
-outcome. Beside each figure stands a bare loop of write(2), and fdatasync(2) after every attempt, of the same bytes by one
-caller. Verifying is set against SHA-256 over the same file. `--kills N` kills N writers at random moments instead, and
-verifies what they leave.
+As in the broker, one thread writes attempts and outcomes, and each call waits for the disk in a thread of its own.
+Beside each figure stands a bare loop of write(2), and fdatasync(2) after every attempt, of the same bytes by one
+caller. Verifying is set against SHA-256 over the same file. `--kills N` kills N writers at random moments instead,
+and verifies what they leave.
 """
 
 import argparse
@@ -17,8 +17,11 @@ import threading
 import time
 from hashlib import sha256
 from pathlib import Path
+from queue import SimpleQueue
 
+from broker.audit import Trail
 from broker.audit_reading import sources_of
+from broker.audit_sync import Position
 from broker.audit_verify import verify
 from tests.support.opened_trail import CALM, a_call, open_trail, records, run
 
@@ -58,23 +61,38 @@ def _measure_writing(folder: Path) -> None:
 def _rate(path: Path, durability: str, callers: int) -> float:
     """Return records a second."""
     trail = open_trail(path, durability=durability)
-    stop = time.monotonic() + SECONDS
-    counts = [0] * callers
+    done: SimpleQueue[int] = SimpleQueue()
+    inboxes: list[SimpleQueue[Position | None]] = [SimpleQueue() for _ in range(callers)]
 
-    def call(number: int) -> None:
-        while time.monotonic() < stop:
-            run(trail)
-            counts[number] += 2
+    def wait_for_the_disk(number: int) -> None:
+        while (position := inboxes[number].get()) is not None:
+            trail.sync(position)
+            done.put(number)
 
-    since = time.monotonic()
-    threads = [threading.Thread(target=call, args=(number,)) for number in range(callers)]
+    threads = [threading.Thread(target=wait_for_the_disk, args=(number,)) for number in range(callers)]
     for thread in threads:
         thread.start()
+    rate = _serve(trail, done, inboxes)
+    for inbox in inboxes:
+        inbox.put(None)
     for thread in threads:
         thread.join()
-    rate = sum(counts) / (time.monotonic() - since)
     trail.close()
     return rate
+
+
+def _serve(trail: Trail, done: "SimpleQueue[int]", inboxes: "list[SimpleQueue[Position | None]]") -> float:
+    running = [a_call() for _ in inboxes]
+    since, count = time.monotonic(), 0
+    for number, call in enumerate(running):
+        inboxes[number].put(trail.attempt(call))
+    while time.monotonic() < since + SECONDS:
+        number = done.get()
+        trail.outcome(running[number], CALM)
+        running[number] = a_call()
+        inboxes[number].put(trail.attempt(running[number]))
+        count += 2
+    return count / (time.monotonic() - since)
 
 
 def _bare(folder: Path, *, sync: bool) -> float:
