@@ -6,7 +6,9 @@ then, to put limits on the new process while its exec waits (`warden`). Memory i
 
 Always true: the path is handed on as the very address of the bytes object that was given, which a filter
 may compare; the program leads a session of its own, blocks no signal and ignores none; of our descriptors
-it gets those that are named.
+it gets those that are named, and lets go of all others before its exec. That exec may wait for an answer of this
+process: if it still held the reaper's leash, the frontend's socket or the very descriptor where its question arrives
+when this process is killed, nobody would learn of that death, and it would wait for ever.
 """
 
 import ctypes
@@ -24,6 +26,7 @@ for _name, _types in {
     "posix_spawnattr_setsigdefault": [_pointer, _pointer],
     "posix_spawn_file_actions_init": [_pointer],
     "posix_spawn_file_actions_adddup2": [_pointer, ctypes.c_int, ctypes.c_int],
+    "posix_spawn_file_actions_addclose": [_pointer, ctypes.c_int],
     "posix_spawn_file_actions_destroy": [_pointer],
 }.items():
     _function = getattr(_libc, _name)
@@ -33,6 +36,7 @@ for _name, _types in {
 _ROOM: Final = 1024
 _SIGNAL_SET: Final = 128
 _SETSIGDEF, _SETSIGMASK, _SETSID = 0x04, 0x08, 0x80
+_close_from: Final = getattr(_libc, "posix_spawn_file_actions_addclosefrom_np", None)  # glibc 2.34
 
 
 def _checked(error_number: int) -> None:
@@ -58,6 +62,16 @@ def _strings(words: Sequence[bytes]) -> ctypes.Array[ctypes.c_char_p]:
     return (ctypes.c_char_p * (len(words) + 1))(*words, None)
 
 
+def _add_closing(actions: int, first_fd: int) -> None:
+    """Have the new process close everything from `first_fd` on."""
+    if _close_from is not None:
+        _checked(_close_from(_pointer(actions), ctypes.c_int(first_fd)))
+        return
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) >= first_fd:
+            _checked(_libc.posix_spawn_file_actions_addclose(actions, int(name)))
+
+
 def spawn(path: bytes, argv: Sequence[str], environment: Mapping[str, str], fds: Sequence[int]) -> int:
     """Start the file `path` with `fds` as its descriptors 0, 1, 2 ..., and return its pid (posix_spawn(3)).
 
@@ -71,6 +85,7 @@ def spawn(path: bytes, argv: Sequence[str], environment: Mapping[str, str], fds:
     try:
         for new_fd, fd in enumerate(fds):
             _checked(_libc.posix_spawn_file_actions_adddup2(actions, fd, new_fd))
+        _add_closing(ctypes.addressof(actions), len(fds))
         _checked(_libc.posix_spawn(ctypes.addressof(pid), path, actions, _ATTRIBUTES, arguments, variables))
     finally:
         _libc.posix_spawn_file_actions_destroy(actions)

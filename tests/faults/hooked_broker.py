@@ -1,112 +1,150 @@
-"""hardened-terminal-broker with one hook: when a call reaches a step, a fault hits broker or frontend.
+"""hardened-terminal-broker with one hook: when calls reach a step, a fault hits broker or frontend.
 
-usage: python -I hooked_broker.py FAULT -- PROGRAM …     FAULT is JSON: {"step", "when", "victim", "fault"}
+usage: python -I hooked_broker.py STEP WHEN VICTIM FAULT TIMES -- PROGRAM …
 
-The hook is the product's own function, wrapped; the product knows nothing of it. A stopped victim is announced on stderr
-("stopped PID"), so that the test can kill it; a process that stops itself cannot.
+The hook is the product's own function, wrapped; the product knows nothing of it. It strikes the TIMES-th time that a
+step is reached after the handshake, and says "struck" on stderr. A stopped victim is announced there too ("stopped PID"),
+so that the test can kill it; a process that stopped itself cannot.
 """
 
-import json
 import os
 import signal
-import socket
 import sys
+import threading
+from _queue import SimpleQueue
+from _socket import SHUT_RDWR, socket
 from collections.abc import Callable
 from typing import Any
 
-from broker import connection, execution, frontend_process, main, output, pipeline, service
+from broker import connection, frontend_process, main, run
 from broker.audit import Trail
+from broker.output import OutputFilter
+from broker.pipeline import Pipeline
+from broker.service import Service
+from broker.warden import Warden
 
-FAULT = json.loads(sys.argv[1])
+STEP, WHEN, VICTIM, FAULT, TIMES = sys.argv[1:6]
 STEPS: dict[str, tuple[Any, str]] = {
     "frame read": (connection.Connection, "receive"),
-    "verdict": (pipeline.Pipeline, "admit"),
+    "verdict": (Pipeline, "admit"),
     "attempt written": (Trail, "attempt"),
-    "program started": (execution.os, "posix_spawn"),
-    "output read": (output.OutputFilter, "feed"),
-    "program ended": (service.Service, "_finished_in_thread"),
+    "program started": (run, "spawn"),
+    "exec asked": (Warden, "_decide"),
+    "output read": (OutputFilter, "feed"),
+    "program ended": (Service, "_finished_in_thread"),
     "outcome written": (Trail, "outcome"),
     "reply sent": (connection.Connection, "flush"),
 }
-REQUESTS_BEFORE = 1
-"""The hello is a frame too; the fault waits for the call."""
-
-state: dict[str, Any] = {"frontend": None, "fds": (), "admitted": False, "done": False}
 
 
-def strike() -> None:
-    """Do the fault once."""
-    if state["done"] or not state["admitted"]:
-        return
-    state["done"] = True
-    victim = os.getpid() if FAULT["victim"] == "broker" else state["frontend"]
-    if FAULT["fault"] == "close":
-        with socket.socket(fileno=os.dup(state["fds"][0])) as end:
-            end.shutdown(socket.SHUT_RDWR)
-    elif FAULT["fault"] == "stop":
-        os.write(2, f"stopped {victim}\n".encode())
-        os.kill(victim, signal.SIGSTOP)
-    else:
-        os.kill(victim, getattr(signal, FAULT["fault"]))
+class Hook:
+    """Counts how often the step was reached, and strikes once.
+
+    The fault comes from a thread of its own: the thread of a call is confined and may not signal the frontend.
+    """
+
+    def __init__(self) -> None:
+        self.armed = False
+        self.frontend_pid = 0
+        self.socket_fd = -1
+        self._left = int(TIMES)
+        self._lock = threading.Lock()
+        self._orders: SimpleQueue[None] = SimpleQueue()
+        self._struck = threading.Event()
+        threading.Thread(target=self._strike_when_told, daemon=True).start()
+
+    def reached(self) -> bool:
+        """Note that the step was reached. Returns, after the fault, whether this was the time for it."""
+        with self._lock:
+            self._left -= self.armed
+            due = self.armed and self._left == 0
+        if due:
+            self._orders.put(None)
+            self._struck.wait()
+        return due
+
+    def _strike_when_told(self) -> None:
+        self._orders.get()
+        os.write(2, b"struck\n")
+        victim = os.getpid() if VICTIM == "broker" else self.frontend_pid
+        if FAULT == "close":
+            end = socket(fileno=os.dup(self.socket_fd))
+            end.shutdown(SHUT_RDWR)
+            end.close()
+        elif FAULT == "stop":
+            os.write(2, f"stopped {victim}\n".encode())
+            os.kill(victim, signal.SIGSTOP)
+        else:
+            os.kill(victim, getattr(signal, FAULT))
+        self._struck.set()
 
 
-def hook(owner: Any, name: str) -> None:
-    """Wrap `owner.name` so that the fault strikes before or after it."""
-    original: Callable[..., Any] = getattr(owner, name)
+hook = Hook()
+
+
+def wrap(owner: Any, name: str, make: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
+    """Put what `make` makes of it in the place of `owner.name`."""
+    setattr(owner, name, make(getattr(owner, name)))
+
+
+def striking(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Return `original` with the fault before or after it."""
 
     def wrapped(*arguments: Any, **named: Any) -> Any:
-        if FAULT["when"] == "before":
-            strike()
+        if WHEN == "before":
+            hook.reached()
         result = original(*arguments, **named)
-        if FAULT["when"] == "after":
-            strike()
+        if WHEN == "after":
+            hook.reached()
         return result
 
-    setattr(owner, name, wrapped)
+    return wrapped
 
 
-def half_of_a_reply(fd: int, data: bytes) -> int:
-    """Send half, then the fault: the frontend has the beginning of a frame."""
-    if not state["admitted"] or state["done"] or len(data) < 2:
-        return real_write(fd, data)
-    sent = real_write(fd, bytes(data[: len(data) // 2]))
-    strike()
-    return sent
+def remembering_frontend(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Return `original`, which starts the frontend, so that its process id is kept."""
+
+    def wrapped(*arguments: Any, **named: Any) -> Any:
+        started = original(*arguments, **named)
+        hook.frontend_pid = started.pid
+        return started
+
+    return wrapped
 
 
-def remember_frontend(*arguments: Any) -> Any:
-    """Start the frontend, and keep its process id."""
-    started = real_start(*arguments)
-    state["frontend"] = started.pid
-    return started
+def arming(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Return `original`, which answers the hello, so that the hook counts from then on."""
+
+    def wrapped(self: Any, request: Any) -> None:
+        original(self, request)
+        hook.socket_fd = self._connection.read_fd
+        hook.armed = True
+
+    return wrapped
 
 
-def remember_request(self: Any, request: Any) -> None:
-    """Arm the hook with the first request after the hello."""
-    state["fds"] = (self._connection.read_fd,)
-    if type(request).__name__ == "RunRequest":
-        state["admitted"] = True
-        if FAULT["step"] == "frame read":
-            strike()
-    real_answer(self, request)
+class HalfOs:
+    """The module os as the connection sees it, with a write that stops halfway through a reply, and then the fault."""
+
+    @staticmethod
+    def write(fd: int, data: bytes) -> int:
+        """Write half of it if it is the time for the fault, else all."""
+        half = bytes(data[: len(data) // 2])
+        if not hook.armed:
+            return os.write(fd, data)
+        sent = os.write(fd, half)
+        return sent if hook.reached() else sent + os.write(fd, data[sent:])
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(os, name)
 
 
-real_write, real_start, real_answer = os.write, frontend_process.start, service.Service._answer
-frontend_process.start = remember_frontend
-service.Service._answer = remember_request  # type: ignore[method-assign]
-if FAULT["step"] == "half of a reply":
-
-    class HalfOs:
-        """The module os as the connection sees it, with a write that stops halfway."""
-
-        write = staticmethod(half_of_a_reply)
-
-        def __getattr__(self, name: str) -> Any:
-            return getattr(os, name)
-
+wrap(frontend_process, "start", remembering_frontend)
+wrap(Service, "_answer_hello", arming)
+if STEP == "half of a reply":
     connection.os = HalfOs()  # type: ignore[assignment]
-elif FAULT["step"] in STEPS:
-    hook(*STEPS[FAULT["step"]])
+elif STEP in STEPS:
+    wrap(*STEPS[STEP], striking)
 
-sys.argv = ["hardened-terminal-broker", *sys.argv[2:]]
+sys.argv = ["hardened-terminal-broker", *sys.argv[6:]]
 main.hardened_terminal_broker()
