@@ -43,7 +43,9 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="hardened-terminal-mcp check",
         description="Check a policy: its faults, its self-tests, and entries that are legal but hardly meant.",
-        epilog="exit status: 0 usable, 1 a self-test fails, 78 a fault in the file",
+        epilog="examples:\n  hardened-terminal-mcp check\n  hardened-terminal-mcp check --json policy.toml\n\n"
+        "exit status: 0 usable, 1 a self-test fails, 78 a fault in the file",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("file", nargs="?", help="the policy (default: the one that a server here would use)")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
@@ -87,5 +89,9 @@ def _print(report: dict[str, Any]) -> None:
         print(
             "usable"
             if not report["warnings"]
-            else f"usable, with {len(report['warnings'])} warnings to think about"
+            else f"usable; think about {_counted(len(report['warnings']), 'warning')}"
         )
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

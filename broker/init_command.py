@@ -26,7 +26,9 @@ def main(arguments: list[str]) -> int:
     options = _parser().parse_args(arguments)
     path = options.output or os.path.join(configuration.config_folder(os.environ), "policy.toml")
     if options.client:
-        print(f"for {CLIENTS[options.client][0]}:", file=sys.stderr)
+        print(f"# for {CLIENTS[options.client][0]}; the jail is this folder", file=sys.stderr)
+        if not os.path.exists(path):
+            print(f"# {path} does not exist yet: write it with {configuration.NAME} init", file=sys.stderr)
         print(_snippet(options.client, os.path.abspath(path)))
         return 0
     raw = configuration.read_policy(configuration.shipped_policy_path()).raw
@@ -41,7 +43,9 @@ def _parser() -> argparse.ArgumentParser:
         prog="hardened-terminal-mcp init",
         description="Write a commented policy to start from, and say what to do next.",
         epilog="examples:\n  hardened-terminal-mcp init --profile python --profile git-write\n"
-        "  hardened-terminal-mcp init --client claude",
+        "  hardened-terminal-mcp init --output /srv/policies/project.toml\n"
+        "  hardened-terminal-mcp init --client claude\n\n"
+        "exit status: 0 written or printed, 2 wrong usage, 78 it cannot be written",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
@@ -49,7 +53,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--output", metavar="FILE", help="where to write it (default: the user's policy)")
     parser.add_argument("--force", action="store_true", help="overwrite a policy that is there")
-    parser.add_argument("--client", choices=CLIENTS, help="write nothing; print this client's configuration")
+    parser.add_argument(
+        "--client",
+        choices=CLIENTS,
+        help="write nothing; print this client's configuration, with the current folder as the jail",
+    )
     return parser
 
 

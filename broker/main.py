@@ -4,7 +4,6 @@ Always true: whatever goes wrong before a frontend exists is one line on stderr 
 line that cannot be read; no traceback. Operator commands are imported when they are asked for.
 """
 
-import argparse
 import os
 import sys
 from collections.abc import Callable
@@ -24,17 +23,9 @@ OPERATOR_COMMANDS = {
     "doctor": ("broker.doctor_command", "say which layers this kernel has, and what is missing"),
     "redact": ("broker.redact_command", "redact standard input to standard output"),
     "audit": ("broker.audit_command", "verify, show, count or repair the audit trail"),
+    "completion": ("broker.completion_command", "print completions for bash, zsh or fish"),
 }
 """Each has `main(arguments) -> exit status` and reads its own options."""
-
-EXAMPLES = """examples:
-  hardened-terminal-mcp run "git log --oneline -5"   run one command through broker and frontend
-  hardened-terminal-mcp explain "rm -rf build"       say whether it would be allowed, and why
-  hardened-terminal-mcp init                         write a policy of your own
-  hardened-terminal-mcp serve                        serve MCP over stdin and stdout (also without any argument)
-
-exit status of run: the command's own; 126 refused, 124 timeout, 125 another failure of ours, 128+N killed by signal N;
-78 for a configuration that cannot be used."""
 
 
 def hardened_terminal_mcp() -> None:
@@ -76,68 +67,44 @@ def _main(arguments: list[str]) -> int:
         module, _ = OPERATOR_COMMANDS[arguments[0]]
         status: int = import_module(module).main(arguments[1:])
         return status
-    return _serve_frontend(_frontend_arguments(_parser().parse_args(arguments)))
+    return _serve_frontend(_plain(arguments) or _parsed(arguments))
 
 
-def _frontend_arguments(options: argparse.Namespace) -> tuple[str, ...]:
+def _plain(arguments: list[str]) -> tuple[str, ...] | None:
+    """Return the frontend for a command line that takes no parser to read, as nearly all are."""
+    if arguments in ([], ["serve"]):
+        return _mcp_frontend()
+    if len(arguments) == 2 and arguments[0] in ("run", "explain") and not arguments[1].startswith("-"):
+        return _call_frontend(arguments[0], "text", "", arguments[1])
+    return None
+
+
+def _parsed(arguments: list[str]) -> tuple[str, ...]:
+    from broker.arguments import parser
+
+    options = parser({name: text for name, (_, text) in OPERATOR_COMMANDS.items()}).parse_args(arguments)
+    if options.name in (None, "serve"):
+        return _mcp_frontend()
+    form = "json" if options.json else "text"
+    return _call_frontend(options.name, form, getattr(options, "cwd", None) or "", options.command)
+
+
+def _mcp_frontend() -> tuple[str, ...]:
     from broker import frontend_process
 
-    if options.name in (None, "serve"):
-        return frontend_process.python_frontend(frontend_process.MCP_SERVER)
-    form = "json" if options.json else "text"
-    arguments = (options.name, form, getattr(options, "cwd", None) or "", options.command)
-    return frontend_process.python_frontend((*frontend_process.COMMAND_LINE, *arguments))
+    return frontend_process.python_frontend(frontend_process.MCP_SERVER)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="hardened-terminal-mcp",
-        description="A policy-gated terminal for MCP clients: allow-listed commands, no shell, one jail, redacted and audited.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
-    commands = parser.add_subparsers(dest="name", metavar="COMMAND")
-    commands.add_parser("serve", help="serve MCP over stdin and stdout (the default)")
-    run = commands.add_parser("run", help="run one command and exit with its status")
-    run.add_argument("--cwd", metavar="DIR", help="working directory, inside the jail")
-    explain = commands.add_parser("explain", help="say whether a command is allowed, and why; never runs it")
-    for command in (run, explain):
-        command.add_argument("--json", action="store_true", help="print the whole envelope as JSON")
-        command.add_argument("command", metavar="COMMAND", help='the command as one word, such as "ls -l"')
-    for name, (_, text) in OPERATOR_COMMANDS.items():
-        commands.add_parser(name, help=text, add_help=False)
-    return parser
+def _call_frontend(verb: str, form: str, cwd: str, command: str) -> tuple[str, ...]:
+    from broker import frontend_process
 
-
-class _Version(argparse.Action):
-    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        from importlib.metadata import version
-
-        print(f"{parser.prog} {version('hardened-terminal-mcp')}")
-        parser.exit()
+    return frontend_process.python_frontend((*frontend_process.COMMAND_LINE, verb, form, cwd, command))
 
 
 def _broker_main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(
-        prog="hardened-terminal-broker",
-        description="The broker alone, for other frontends. The protocol is written up in docs/protocol.md.",
-    )
-    way = parser.add_mutually_exclusive_group(required=True)
-    way.add_argument(
-        "--stdio",
-        action="store_true",
-        help="serve standard input and output, so that ssh or kubectl exec can carry it",
-    )
-    way.add_argument("--fd", type=int, metavar="N", help="serve the inherited stream socket N")
-    way.add_argument(
-        "program",
-        nargs="?",
-        metavar="-- PROGRAM",
-        help="start PROGRAM as a confined frontend; HTMCP_BROKER_FD names its socket",
-    )
-    parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="ARGUMENTS", help=argparse.SUPPRESS)
-    options = parser.parse_args(arguments)
+    from broker.arguments import broker_parser
+
+    options = broker_parser().parse_args(arguments)
     if options.program is not None:
         return _serve_frontend((options.program, *options.arguments))
     from broker import serving

@@ -13,6 +13,9 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="hardened-terminal-mcp trust",
         description="Approve a policy.toml that lies in the jail. A change of the file withdraws the approval.",
+        epilog="examples:\n  hardened-terminal-mcp trust\n  hardened-terminal-mcp trust /srv/project/policy.toml\n\n"
+        "exit status: 0 approved, 78 the file cannot be read or approved",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("file", nargs="?", default="policy.toml", help="the policy (default: ./policy.toml)")
     options = parser.parse_args(arguments)

@@ -1,0 +1,112 @@
+"""The command lines of the two console commands: what may be written, and the help that is shown.
+
+Always true: every command's help ends with examples and its exit statuses. A call that needs no parser does not pay for
+one: `main` imports this only for what it does not know at sight.
+"""
+
+import argparse
+
+EXIT_STATUSES = """exit status of run: the command's own; 124 timeout, 125 another failure of ours, 126 refused,
+128+N killed by signal N, 130 interrupted. Of everything: 2 wrong usage, 70 internal error, 76 a frontend broke the
+protocol, 78 configuration."""
+
+EXAMPLES = f"""examples:
+  hardened-terminal-mcp run "git log --oneline -5"   run one command through broker and frontend
+  hardened-terminal-mcp explain "rm -rf build"       say whether it would be allowed, and why
+  hardened-terminal-mcp init                         write a policy of your own
+  hardened-terminal-mcp init --client claude         print what to paste into a client's configuration
+  hardened-terminal-mcp doctor                       say whether it can start here, and what to do next
+  hardened-terminal-mcp audit show                   the newest calls
+  hardened-terminal-mcp                              serve MCP over stdin and stdout, as clients start it
+
+{EXIT_STATUSES}
+`hardened-terminal-mcp COMMAND --help` says more."""
+
+SERVE_EXAMPLES = """examples:
+  hardened-terminal-mcp serve
+  HTMCP_JAIL_ROOT=/srv/project hardened-terminal-mcp
+  HTMCP_BROKER="ssh build-host hardened-terminal-broker --stdio" hardened-terminal-mcp
+
+exit status: the frontend's, 0 when the client closed stdin; 76 a frontend broke the protocol; 78 configuration"""
+
+RUN_EXAMPLES = f"""examples:
+  hardened-terminal-mcp run "ls -l"
+  hardened-terminal-mcp run --cwd src 'grep -rn "def main" .'
+  hardened-terminal-mcp run --json "git status --short"
+
+{EXIT_STATUSES}"""
+
+EXPLAIN_EXAMPLES = """examples:
+  hardened-terminal-mcp explain "git push"
+  hardened-terminal-mcp explain --json "find . -name '*.py'"
+
+exit status: 0 allowed, 126 refused, 125 another failure of ours, 78 configuration"""
+
+BROKER_EXAMPLES = """examples:
+  hardened-terminal-broker -- node frontend.js
+  ssh build-host hardened-terminal-broker --stdio
+
+exit status: the frontend's with -- PROGRAM, else 0; 76 a frontend broke the protocol, 78 configuration"""
+
+
+def parser(others: dict[str, str]) -> argparse.ArgumentParser:
+    """Return the parser of `hardened-terminal-mcp`. `others`: commands that read their own options, and what they do."""
+    top = _new("hardened-terminal-mcp", TOP, EXAMPLES)
+    top.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
+    commands = top.add_subparsers(dest="name", metavar="COMMAND")
+    _add(commands, "serve", "serve MCP over stdin and stdout (the default)", SERVE_EXAMPLES)
+    run = _add(commands, "run", "run one command and exit with its status", RUN_EXAMPLES)
+    run.add_argument("--cwd", metavar="DIR", help="working directory, inside the jail")
+    explain_text = "say whether a command is allowed, and why; never runs it"
+    for command in (run, _add(commands, "explain", explain_text, EXPLAIN_EXAMPLES)):
+        command.add_argument("--json", action="store_true", help="print the whole envelope as JSON")
+        command.add_argument("command", metavar="COMMAND", help='the command as one word, such as "ls -l"')
+    for name, text in others.items():
+        commands.add_parser(name, help=text, add_help=False)
+    return top
+
+
+TOP = "A policy-gated terminal for MCP clients: allow-listed commands, no shell, one jail, redacted and audited."
+
+
+def _new(prog: str, description: str, epilog: str) -> argparse.ArgumentParser:
+    raw = argparse.RawDescriptionHelpFormatter
+    return argparse.ArgumentParser(prog=prog, description=description, epilog=epilog, formatter_class=raw)
+
+
+def _add(
+    commands: "argparse._SubParsersAction[argparse.ArgumentParser]", name: str, text: str, epilog: str
+) -> argparse.ArgumentParser:
+    raw = argparse.RawDescriptionHelpFormatter
+    described = f"{text[0].upper()}{text[1:]}."
+    return commands.add_parser(name, help=text, description=described, epilog=epilog, formatter_class=raw)
+
+
+class _Version(argparse.Action):
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from importlib.metadata import version
+
+        print(f"{parser.prog} {version('hardened-terminal-mcp')}")
+        parser.exit()
+
+
+def broker_parser() -> argparse.ArgumentParser:
+    """Return the parser of `hardened-terminal-broker`."""
+    text = "The broker alone, for other frontends. The protocol is written up in docs/protocol.md."
+    top = _new("hardened-terminal-broker", text, BROKER_EXAMPLES)
+    top.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
+    way = top.add_mutually_exclusive_group(required=True)
+    way.add_argument(
+        "--stdio",
+        action="store_true",
+        help="serve standard input and output, so that ssh or kubectl exec can carry it",
+    )
+    way.add_argument("--fd", type=int, metavar="N", help="serve the inherited stream socket N")
+    way.add_argument(
+        "program",
+        nargs="?",
+        metavar="-- PROGRAM",
+        help="start PROGRAM as a confined frontend; HTMCP_BROKER_FD names its socket",
+    )
+    top.add_argument("arguments", nargs=argparse.REMAINDER, metavar="ARGUMENTS", help=argparse.SUPPRESS)
+    return top

@@ -1,0 +1,131 @@
+"""`hardened-terminal-mcp doctor`: which layers this kernel has, what would be used here, and what to do next.
+
+Always true: nothing of a policy is run and nothing is changed; what is said about policy, jail and trail comes from the
+functions that a start uses. Exit status 0: a server can start here; 1: it cannot.
+"""
+
+import argparse
+import os
+import sys
+from importlib.metadata import version
+from typing import Any, NamedTuple
+
+import msgspec
+
+from broker import configuration, doctor, startup
+from broker.configuration import NAME, Settings
+from broker.doctor import Finding
+from broker.refusal import StartupError
+
+
+class Place(NamedTuple):
+    """What a start here would use, as far as it gets; `problem` is what stops it."""
+
+    policy: str | None
+    mode: str
+    jail: str | None
+    trail: str | None
+    problem: str | None
+
+
+def main(arguments: list[str]) -> int:
+    """Print the findings. Returns the exit status."""
+    parser = argparse.ArgumentParser(
+        prog=f"{NAME} doctor",
+        description="Say which kernel layers are there, what a server started here would use, and what to do next.",
+        epilog=f"examples:\n  {NAME} doctor\n  HTMCP_JAIL_ROOT=/srv/project {NAME} doctor --json\n\n"
+        "exit status: 0 a server can start here, 1 it cannot",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    options = parser.parse_args(arguments)
+    found, place = doctor.findings(), _place()
+    if options.json:
+        print(msgspec.json.encode(_report(found, place)).decode())
+    else:
+        print("\n".join(_lines(found, place)))
+    return 0 if _can_start(found, place) else 1
+
+
+def _place() -> Place:
+    policy, mode, jail, trail = None, "required", None, None
+    try:
+        settings = configuration.read(os.environ)
+        policy, mode = settings.found.path, settings.file.containment.mode
+        opened = startup.open_jail(settings.file, settings.environ)
+        jail = opened.root
+        trail = startup.audit_settings(settings.file, settings.environ)[0]
+        _try(settings, trail)
+    except StartupError as error:
+        return Place(policy, mode, jail, trail, str(error))
+    return Place(policy, mode, jail, trail, None)
+
+
+def _try(settings: Settings, trail: str) -> None:
+    """Raise StartupError where a start would, short of opening the trail, which would write to it."""
+    jail = startup.open_jail(settings.file, settings.environ)
+    startup.build_gate(settings, jail)
+    if jail.contains(trail):
+        raise StartupError(
+            f"audit log {trail}: lies in the jail; name a place outside it with HTMCP_AUDIT_LOG"
+        )
+    is_default = startup.audit_settings(settings.file, settings.environ)[2]
+    folder = os.path.dirname(trail)
+    if not is_default and not os.path.isdir(folder):
+        raise StartupError(f"audit log {trail}: folder {folder} does not exist")
+
+
+def _can_start(found: tuple[Finding, ...], place: Place) -> bool:
+    return place.problem is None and (place.mode != "required" or doctor.sound(found))
+
+
+def _machine() -> str:
+    system = os.uname()
+    python = ".".join(str(part) for part in sys.version_info[:3])
+    return f"{NAME} {version(NAME)}, Linux {system.release}, {system.machine}, Python {python}, user {os.geteuid()}"
+
+
+def _report(found: tuple[Finding, ...], place: Place) -> dict[str, Any]:
+    return {
+        "machine": _machine(),
+        "layers": doctor.data(found),
+        **place._asdict(),
+        "can_start": _can_start(found, place),
+        "next": _next(found, place),
+    }
+
+
+def _lines(found: tuple[Finding, ...], place: Place) -> list[str]:
+    return [
+        _machine(),
+        "",
+        *doctor.lines(found),
+        "",
+        f"policy   {place.policy or '-'}",
+        f"jail     {place.jail or '-'}",
+        f"trail    {place.trail or '-'}",
+        *([f"problem  {place.problem}"] if place.problem else []),
+        "",
+        "next:",
+        *(f"  {step}" for step in _next(found, place)),
+    ]
+
+
+def _next(found: tuple[Finding, ...], place: Place) -> list[str]:
+    steps = []
+    if not doctor.sound(found):
+        steps.append("get the layers that are MISSING above: each line says how")
+        if place.mode == "required":
+            steps.append(
+                'or accept less: [containment] mode = "best-effort" in the policy starts without them'
+            )
+    if place.policy is None:
+        steps.append(f"write a policy: {NAME} init (or name one with HTMCP_POLICY_FILE)")
+    elif place.problem:
+        steps.append(f"mend the problem above; {NAME} check shows all that is wrong with the policy")
+    if steps:
+        return steps
+    return [
+        f'try it: {NAME} run "ls -l"',
+        f"connect a client: {NAME} init --client claude (or cursor, vscode)",
+    ]
