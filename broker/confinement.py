@@ -25,6 +25,8 @@ SYSTEM_FILES: Final = (
     "/etc/crypto-policies",
     "/etc/debian_version",
     "/etc/fonts",
+    "/etc/gitattributes",
+    "/etc/gitconfig",
     "/etc/group",
     "/etc/host.conf",
     "/etc/ld.so.cache",
