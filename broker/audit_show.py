@@ -82,11 +82,10 @@ def show(path: str, selection: Selection, *, limit: int, following: bool, as_jso
 
     `as_json`: every record as it stands in the file, attempts too. Raises OSError.
     """
-    found = (
-        _every(path, selection)
-        if as_json and not limit
-        else iter(newest(path, selection, limit, every=as_json))
-    )
+    if limit:
+        found = iter(newest(path, selection, limit, every=as_json))
+    else:
+        found = _every(path, selection) if as_json else _every_row(path, selection)
     style = style_of(sys.stdout)
     last = 0
     if not as_json:
@@ -102,6 +101,21 @@ def _every(path: str, selection: Selection) -> Iterator[Found]:
     for line, entry in entries(sources_of(path), selection.since):
         if selection.takes(entry):
             yield line, entry
+
+
+def _every_row(path: str, selection: Selection) -> Iterator[Found]:
+    """Yield all rows, oldest first, and at the end the attempts that have no outcome yet."""
+    waiting: dict[str, Found] = {}
+    for line, entry in _every(path, selection._replace(codes=())):
+        if entry.record_type == "attempt":
+            waiting[entry.event_id] = line, entry
+            if len(waiting) > _REMEMBERED:
+                del waiting[next(iter(waiting))]
+            continue
+        waiting.pop(entry.event_id, None)
+        if selection.takes(entry):
+            yield line, entry
+    yield from (found for found in waiting.values() if selection.takes(found[1]))
 
 
 def _follow(path: str, last: int, selection: Selection, style: Style, *, as_json: bool) -> None:

@@ -102,6 +102,14 @@ def test_show_prints_one_row_for_a_call_and_says_what_has_no_outcome(
     assert rows[8].split()[2:] == ["OK", "0", "3", "ms", "12", "B", "0", "B", "ls", "src"]
 
 
+@pytest.mark.parametrize("options", [[], ["--program", "ls"], ["--code", "POLICY_DENIED"], ["--since", "1h"]])
+def test_all_rows_are_the_same_as_the_newest_so_many(
+    path: Path, capsys: pytest.CaptureFixture[str], options: list[str]
+) -> None:
+    some = _out(capsys, "show", "--log", str(path), "-n", "1000", *options)
+    assert _out(capsys, "show", "--log", str(path), "-n", "0", *options) == some
+
+
 @pytest.mark.parametrize(
     ("options", "commands"),
     [
