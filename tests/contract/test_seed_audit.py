@@ -3,7 +3,9 @@
 import json
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -11,8 +13,8 @@ from tests.support.command import assert_refused, run_cli
 from tests.support.made_secrets import every_kind, survives
 from tests.support.place import POLICY, Place
 from tests.support.processes import unique_seconds, wait_until_running
-from tests.support.sdk_client import SdkClient
-from tests.support.trail import about, calls
+from tests.support.sdk_client import SdkClient, envelope_of
+from tests.support.trail import Record, about, calls
 
 OPEN_POLICY = POLICY + '[audit]\nfail_mode = "open"\n'
 
@@ -24,6 +26,34 @@ def _run_without_a_trail(client: SdkClient) -> str:
 
 def _ran_unlogged(place: Place) -> bool:
     return (place.jail / "ran_unlogged.txt").exists()
+
+
+@pytest.fixture(scope="module")
+def without_trail(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SdkClient]:
+    """A client on a server whose trail was taken away while it ran."""
+    with SdkClient(Place(tmp_path_factory.mktemp("without_trail"))) as connected:
+        assert connected.run("true").code == "OK"
+        connected.place.trail.unlink()
+        yield connected
+
+
+class Crash(NamedTuple):
+    """A place where a broker was killed while a command ran, and what the trail had of that command."""
+
+    place: Place
+    left_behind: list[Record]
+
+
+@pytest.fixture(scope="module")
+def crashed(tmp_path_factory: pytest.TempPathFactory) -> Crash:
+    """What a broker leaves that is killed."""
+    seconds = unique_seconds()
+    with SdkClient(Place(tmp_path_factory.mktemp("crashed"))) as client:
+        call = client.start("run_command", {"command": f"sh wait.sh {seconds}"})
+        wait_until_running(seconds)
+        os.kill(client.pid, signal.SIGKILL)
+        assert envelope_of(call.result(timeout=10)).code == "INTERNAL_ERROR"
+    return Crash(client.place, about(client.place.trail, seconds))
 
 
 def test_every_call_of_both_tools_is_in_the_trail(client: SdkClient) -> None:
@@ -64,11 +94,10 @@ def test_the_trail_is_appended_to_by_the_next_server(place: Place) -> None:
     assert len(calls(place.trail)) == 3
 
 
-def test_a_command_that_cannot_be_logged_is_not_run(tmp_path: Path) -> None:
+def test_a_command_that_cannot_be_logged_is_not_run(without_trail: SdkClient) -> None:
     """Under fail-closed, a command that can't be logged is not run."""
-    with SdkClient(Place(tmp_path)) as client:
-        assert _run_without_a_trail(client) == "AUDIT_UNAVAILABLE"
-        assert not _ran_unlogged(client.place)
+    assert without_trail.run("touch ran_unlogged.txt").exit_code is None
+    assert not _ran_unlogged(without_trail.place)
 
 
 @pytest.mark.parametrize("log", ["audit.jsonl", "src/audit.jsonl", "../jail/audit.jsonl"])
@@ -133,32 +162,18 @@ def test_no_two_calls_share_an_event(client: SdkClient) -> None:
     assert len({record["event_id"] for record in found}) == 3
 
 
-def test_a_broker_that_is_killed_leaves_the_attempt_behind(tmp_path: Path) -> None:
+def test_a_broker_that_is_killed_leaves_the_attempt_behind(crashed: Crash) -> None:
     """The attempt record is written first so a crash mid-execution can never leave a silently-unlogged command."""
-    seconds = unique_seconds()
-    with SdkClient(Place(tmp_path)) as client:
-        call = client.start("run_command", {"command": f"sh wait.sh {seconds}"})
-        wait_until_running(seconds)
-        os.kill(client.pid, signal.SIGKILL)
-        call.result(timeout=10)
-        (attempt,) = about(client.place.trail, seconds)
-    assert attempt["record_type"] == "attempt"
+    assert [record["record_type"] for record in crashed.left_behind] == ["attempt"]
 
 
-def test_an_attempt_without_an_outcome_is_closed_at_the_next_start(tmp_path: Path) -> None:
+def test_an_attempt_without_an_outcome_is_closed_at_the_next_start(crashed: Crash) -> None:
     """The attempt record is written first so a crash mid-execution can never leave a silently-unlogged command."""
-    seconds = unique_seconds()
-    with SdkClient(Place(tmp_path)) as client:
-        call = client.start("run_command", {"command": f"sh wait.sh {seconds}"})
-        wait_until_running(seconds)
-        os.kill(client.pid, signal.SIGKILL)
-        call.result(timeout=10)
-        event_id = about(client.place.trail, seconds)[0]["event_id"]
-        run_cli(client.place, "run", "true")
-        types = [
-            record["record_type"] for record in calls(client.place.trail) if record["event_id"] == event_id
-        ]
-    assert types == ["attempt", "outcome"]
+    assert run_cli(crashed.place, "run", "true").status == 0
+    event_id = crashed.left_behind[0]["event_id"]
+    records = [record for record in calls(crashed.place.trail) if record["event_id"] == event_id]
+    assert [record["record_type"] for record in records] == ["attempt", "outcome"]
+    assert records[1]["code"] != "OK"
 
 
 @pytest.mark.parametrize(
@@ -218,13 +233,12 @@ def test_the_environment_wins_over_the_policy_about_the_fail_mode(tmp_path: Path
         assert not _ran_unlogged(client.place)
 
 
-def test_closed_is_the_default_and_refuses_to_execute(tmp_path: Path) -> None:
+def test_closed_is_the_default_and_refuses_to_execute(without_trail: SdkClient) -> None:
     """closed (default) — refuse to execute; return AUDIT_UNAVAILABLE."""
-    with SdkClient(Place(tmp_path)) as client:
-        assert client.run("true").code == "OK"
-        assert _run_without_a_trail(client) == "AUDIT_UNAVAILABLE"
-        assert client.explain("true").code == "AUDIT_UNAVAILABLE"
-        assert not _ran_unlogged(client.place)
+    assert without_trail.run("touch ran_unlogged.txt").code == "AUDIT_UNAVAILABLE"
+    assert without_trail.explain("true").code == "AUDIT_UNAVAILABLE"
+    assert without_trail.run("rm x").code == "AUDIT_UNAVAILABLE"
+    assert not _ran_unlogged(without_trail.place)
 
 
 def test_closed_refuses_when_no_more_can_be_written(place: Place) -> None:

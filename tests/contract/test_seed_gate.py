@@ -1,10 +1,10 @@
 """The contract's first promises: what is let through, what is not, and where a command runs. Docstrings quote it."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
+from tests.support.command import run_cli
 from tests.support.place import CANARY_NAME, POLICY, Place
 from tests.support.sdk_client import SdkClient
 
@@ -64,10 +64,10 @@ def test_only_the_listed_name_itself_is_let_through(client: SdkClient, command: 
     assert client.run(command).code == expected
 
 
-def test_a_policy_without_lists_lets_nothing_through(tmp_path: Path) -> None:
+def test_a_policy_without_lists_lets_nothing_through(place: Place) -> None:
     """Deny by default. A command whose name is not on the allowlist is refused."""
-    with SdkClient(Place(tmp_path, policy="[commands]\n")) as client:
-        assert client.run("true").code == "POLICY_DENIED"
+    place.policy.write_text("[commands]\n")
+    assert run_cli(place, "run", "--json", "true").envelope.code == "POLICY_DENIED"
 
 
 def test_a_name_on_both_lists_is_denied(client: SdkClient) -> None:
@@ -214,10 +214,9 @@ def test_a_secret_of_the_parent_is_not_found_in_a_command(client: SdkClient) -> 
         assert CANARY_NAME not in answer.stdout, command
 
 
-def test_a_rule_may_add_fixed_variables_and_nothing_else_comes_along(tmp_path: Path) -> None:
+def test_a_rule_may_add_fixed_variables_and_nothing_else_comes_along(place: Place) -> None:
     """Scrubbed environment. The child gets a minimal env (PATH, HOME, LANG) so parent-process secrets can't leak into
     it."""
-    policy = '[commands]\nallow = ["env"]\n[rules.env.environment]\nGIT_PAGER = "cat"\n'
-    with SdkClient(Place(tmp_path, policy)) as client:
-        names = {line.partition("=")[0] for line in client.run("env").stdout.splitlines()}
+    place.policy.write_text('[commands]\nallow = ["env"]\n[rules.env.environment]\nGIT_PAGER = "cat"\n')
+    names = {line.partition("=")[0] for line in run_cli(place, "run", "env").stdout.splitlines()}
     assert names == {"PATH", "HOME", "LANG", "GIT_PAGER"}

@@ -1,7 +1,6 @@
 """The contract's promises about redaction. Docstrings quote it."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -105,12 +104,11 @@ def test_a_secret_that_comes_in_pieces_is_stripped(client: SdkClient) -> None:
     assert "[REDACTED:github_token]" in answer.stdout
 
 
-def test_redaction_can_be_switched_off_for_output_and_trail(tmp_path: Path) -> None:
+def test_redaction_can_be_switched_off_for_output_and_trail(place: Place) -> None:
     """[redaction] in policy.toml scrubs secrets from tool output and audit records:"""
     secret = github_token()
-    place = Place(tmp_path, POLICY + "[redaction]\nenabled = false\n")
-    with SdkClient(place) as client:
-        assert client.run(f"echo {secret}").stdout == f"{secret}\n"
+    place.policy.write_text(POLICY + "[redaction]\nenabled = false\n")
+    assert run_cli(place, "run", f"echo {secret}").stdout == f"{secret}\n"
     assert secret in place.trail.read_text()
 
 
