@@ -5,6 +5,7 @@ that it passes along is dropped by the kernel, because this side never receives 
 """
 
 import os
+from collections.abc import Iterator
 
 from protocol import framing
 from protocol.framing import ProtocolViolation
@@ -26,18 +27,24 @@ class Connection:
         os.set_blocking(read_fd, False)
         os.set_blocking(write_fd, False)
 
-    def receive(self) -> list[AnyRequest]:
-        """Read once. Returns the requests that are whole now; sets `end_of_file`. Raises ProtocolViolation."""
+    def receive(self) -> Iterator[AnyRequest]:
+        """Read once, and return what `held` does; sets `end_of_file`."""
         try:
             untrusted = os.read(self.read_fd, READ_BYTES)
         except BlockingIOError:
-            return []
+            return self.held()
         except OSError:
             untrusted = b""
-        if not untrusted:
-            self.end_of_file = True
-            return []
-        return [self._in_order(framing.decode_request(body)) for body in self._frames.feed(untrusted)]
+        self.end_of_file = not untrusted
+        return self.held(untrusted)
+
+    def held(self, untrusted: bytes = b"") -> Iterator[AnyRequest]:
+        """Yield the requests that are whole, `untrusted` after what is held, one by one.
+
+        To be begun at once. Who stops early goes on later with another call. Raises ProtocolViolation.
+        """
+        for body in self._frames.feed(untrusted):
+            yield self._in_order(framing.decode_request(body))
 
     def _in_order(self, request: AnyRequest) -> AnyRequest:
         if isinstance(request, HelloRequest) == self._greeted:

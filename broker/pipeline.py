@@ -8,7 +8,6 @@ that nobody foresaw denies; every request leaves its outcome in the trail before
 to the kernel or to a socket.
 """
 
-import sys
 import time
 from collections.abc import Callable
 from typing import NamedTuple
@@ -20,6 +19,7 @@ from broker.audit import Trail
 from broker.audit_record import Call
 from broker.execution import Completed, Executor, Job, Running
 from broker.jail import Jail, Located
+from broker.notice import warn
 from broker.output import OutputFilter
 from broker.policy import Permitted, Policy
 from broker.redaction import Redactor
@@ -197,5 +197,5 @@ def unforeseen(error: Exception) -> Refusal:
     while where is not None and where.tb_next is not None:
         where = where.tb_next
     place = f"{where.tb_frame.f_code.co_name}:{where.tb_lineno}" if where else "?"
-    print(f"hardened-terminal-mcp: internal error: {type(error).__name__} at {place}", file=sys.stderr)
+    warn(f"internal error: {type(error).__name__} at {place}")
     return _Unforeseen(UNFORESEEN)

@@ -7,15 +7,15 @@ does not take stop further commands from starting; when the loop ends, every com
 import os
 import selectors
 import signal
-import sys
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Protocol
 
 from broker.connection import Connection
 from broker.execution import Completed, Running
+from broker.notice import warn
 from broker.pipeline import Admitted, Pipeline
 from protocol.framing import ProtocolViolation
 from protocol.messages import (
@@ -35,6 +35,8 @@ from protocol.messages import (
 
 IN_FLIGHT = 256
 """How many requests of one frontend may be unanswered at once."""
+REQUESTS_PER_TURN = 64
+"""After so many, signals and commands that ended have their turn: a flood of requests must not hold them up."""
 UNSENT_LIMIT_BYTES = 1024 * 1024
 """While more than this waits for the frontend to read, no further command starts and no request is read."""
 PROGRESS_INTERVAL_S = 1.0
@@ -42,6 +44,7 @@ DRAIN_S = 1.0
 """How long the last replies may take to be read once the broker is ending."""
 INTERRUPT_PATIENCE_S = 0.3
 """A terminal sends SIGINT to the frontend as well: how long it may take to end by itself."""
+REASON_CHARACTERS = 300
 EXIT_VIOLATION = 76
 """The exit status after a frontend broke the protocol (EX_PROTOCOL of sysexits.h)."""
 
@@ -66,10 +69,11 @@ class Service:
         self._pipeline = broker.pipeline
         self._connection = connection
         self._concurrent = broker.pipeline.gate.policy.file.limits.concurrent
-        self._waiting: deque[Admitted] = deque()
+        self._waiting: dict[int, Admitted] = {}  # oldest first; a million cancels must not search it
         self._running: dict[int, tuple[Admitted, Running]] = {}
         self._done: deque[tuple[int, Completed]] = deque()
         self._last_id = 0
+        self._interrupted = False
         self._next_progress = 0.0
         self._ending: float | None = None
         self._status: int | None = None
@@ -102,6 +106,7 @@ class Service:
             self._adjust_interest()
             for key, _ in self._selector.select(self._patience_s()):
                 key.data()
+            self._go_on()
             self._report_progress()
         return self._status
 
@@ -114,15 +119,20 @@ class Service:
         return gone or time.monotonic() > self._ending
 
     def _patience_s(self) -> float | None:
+        if self._interrupted and not self._congested:
+            return 0.0
         if self._ending is not None:
             return max(0.0, self._ending - time.monotonic()) if not self._running else None
         if any(admitted.request.progress for admitted, _ in self._running.values()):
             return max(0.0, self._next_progress - time.monotonic())
         return None
 
+    @property
+    def _congested(self) -> bool:
+        return self._connection.unsent_bytes > UNSENT_LIMIT_BYTES
+
     def _adjust_interest(self) -> None:
-        congested = self._connection.unsent_bytes > UNSENT_LIMIT_BYTES
-        reading = self._ending is None and not congested
+        reading = self._ending is None and not self._congested and not self._interrupted
         self._want(self._connection.read_fd, selectors.EVENT_READ, self._receive if reading else None)
         sending = self._connection.unsent_bytes > 0
         self._want(self._connection.write_fd, selectors.EVENT_WRITE, self._flush if sending else None)
@@ -137,9 +147,23 @@ class Service:
     # What the frontend sends
 
     def _receive(self) -> None:
+        self._take(self._connection.receive())
+
+    def _go_on(self) -> None:
+        if self._interrupted and not self._congested:
+            self._take(self._connection.held())
+
+    def _take(self, requests: Iterator[AnyRequest]) -> None:
+        """Answer one turn's requests. What is whole but not answered yet stays undecoded: one read holds thousands,
+        whose replies together may be a thousand times as long.
+        """
+        self._interrupted = False
         try:
-            for request in self._connection.receive():
+            for turn, request in enumerate(requests, start=1):
                 self._answer(request)
+                if self._congested or turn == REQUESTS_PER_TURN:
+                    self._interrupted = True
+                    return
         except ProtocolViolation as violation:
             self._break_off(str(violation))
 
@@ -172,22 +196,19 @@ class Service:
         if not isinstance(admitted, Admitted):
             self._send(admitted)
             return
-        self._waiting.append(admitted)
+        self._waiting[request.id] = admitted
         self._start_waiting()
 
     def _answer_cancel(self, request: CancelRequest) -> None:
         if request.id in self._running:
             self._running[request.id][1].cancel()
-            return
-        for admitted in self._waiting:
-            if admitted.request.id == request.id:
-                self._waiting.remove(admitted)
-                self._send(self._pipeline.cancelled(admitted))
-                return
+        elif request.id in self._waiting:
+            self._send(self._pipeline.cancelled(self._waiting.pop(request.id)))
 
-    def _break_off(self, reason: str) -> None:
+    def _break_off(self, untrusted_reason: str) -> None:
+        reason = untrusted_reason[:REASON_CHARACTERS]  # it may quote a field that the frontend made up
         self._pipeline.note_violation(reason)
-        print(f"hardened-terminal-mcp: the frontend broke the protocol: {reason}", file=sys.stderr)
+        warn(f"the frontend broke the protocol: {reason}")
         self._send(Refusal(reason))
         self._end(EXIT_VIOLATION)
 
@@ -198,8 +219,8 @@ class Service:
 
     def _start_waiting(self) -> None:
         while self._waiting and self._may_start():
-            admitted = self._waiting.popleft()
-            request_id = admitted.request.id
+            request_id = next(iter(self._waiting))
+            admitted = self._waiting.pop(request_id)
             started = self._pipeline.start(admitted, partial(self._finished_in_thread, request_id))
             if isinstance(started, Running):
                 self._running[request_id] = (admitted, started)
@@ -207,11 +228,7 @@ class Service:
                 self._send(started)
 
     def _may_start(self) -> bool:
-        return (
-            self._ending is None
-            and len(self._running) < self._concurrent
-            and self._connection.unsent_bytes <= UNSENT_LIMIT_BYTES
-        )
+        return self._ending is None and len(self._running) < self._concurrent and not self._congested
 
     def _finished_in_thread(self, request_id: int, completed: Completed) -> None:
         self._done.append((request_id, completed))
@@ -257,8 +274,10 @@ class Service:
             return
         self._ending = time.monotonic() + DRAIN_S
         self._status = status
-        while self._waiting:
-            self._send(self._pipeline.cancelled(self._waiting.popleft()))
+        self._interrupted = False
+        for admitted in self._waiting.values():
+            self._send(self._pipeline.cancelled(admitted))
+        self._waiting.clear()
         for _, running in self._running.values():
             running.cancel()
 

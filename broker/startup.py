@@ -15,6 +15,7 @@ from broker.configuration import Settings
 from broker.connection import Connection
 from broker.execution import Executor
 from broker.jail import Jail
+from broker.notice import warn
 from broker.pipeline import Gate, Pipeline
 from broker.policy import Policy
 from broker.programs import Programs
@@ -22,14 +23,6 @@ from broker.redaction import Redactor
 from broker.refusal import StartupError
 from broker.schema import PolicyFile
 from broker.service import Service
-
-
-def warn(line: str) -> None:
-    """Say one line to the operator on stderr, which may be gone or full: never blocks the broker for it."""
-    try:
-        os.write(2, f"{configuration.NAME}: {line}\n".encode("utf-8", "replace"))
-    except OSError:
-        return
 
 
 def open_jail(file: PolicyFile, environ: Mapping[str, str]) -> Jail:
@@ -118,6 +111,9 @@ class Broker(msgspec.Struct):
             new = build_gate(configuration.read(self.environ), gate.jail)
         except StartupError as error:
             warn(f"reload refused, the old policy stays in force: {error}")
+            return
+        except Exception as error:  # noqa: BLE001 - what nobody foresaw must not end those who run under the old policy
+            warn(f"reload refused, the old policy stays in force: internal error: {type(error).__name__}")
             return
         self.pipeline.gate = new
         self.trail.reload(new.policy.digest, new.redactor.redact)
