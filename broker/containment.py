@@ -59,7 +59,7 @@ class Containment:
 
     def __init__(self, in_force: InForce, places: Places, jail_fd: int) -> None:
         self.in_force = in_force
-        self._places = places
+        self.places = places
         self._rulesets = Rulesets(in_force.landlock_abi)
         self._rulesets.know(places.jail, jail_fd)
         self._scope = OwnedFd(self._rulesets.scope_only()) if in_force.scoped else None
@@ -84,7 +84,7 @@ class Containment:
         return prepared
 
     def _make(self, profile: Profile, program: Program, address: int) -> Prepared:
-        layers = layers_for(profile, program, address, self._places)
+        layers = layers_for(profile, program, address, self.places)
         ruleset = OwnedFd(self._build(layers)) if self.in_force.files else self._scope
         rules = layers.filter._replace(asks=self.in_force.asks)
         instructions = seccomp.filter_for(rules) if self.in_force.filters else None

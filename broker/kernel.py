@@ -65,7 +65,9 @@ _EVERY_DESCRIPTOR: Final = 0xFFFFFFFF
 # linux/sched.h
 _CLONE_FS: Final = 0x200
 
-_libc: Final = ctypes.CDLL(None, use_errno=True)
+# PyDLL keeps the interpreter's lock: these calls take microseconds, and to get the lock back can take much
+# longer
+_libc: Final = ctypes.PyDLL(None, use_errno=True)
 _syscall: Final = _libc.syscall
 _syscall.argtypes = [ctypes.c_long] * 7
 _syscall.restype = ctypes.c_long

@@ -51,21 +51,22 @@ class Warden:
     def __init__(self) -> None:
         self._wake_fd = os.eventfd(0, os.EFD_CLOEXEC)
         self._actions: deque[Callable[[], object]] = deque()
-        self._poll = select.poll()
+        self._epoll = select.epoll()
+        self._epoll.register(self._wake_fd, select.EPOLLIN)
         self._wards: dict[int, Ward] = {}
         self._ended = False
 
     def live(self) -> None:
         """Answer and act, until `close`."""
-        self._poll.register(self._wake_fd, select.POLLIN)
         while not self._ended:
-            for fd, events in self._poll.poll():
+            for fd, events in self._epoll.poll():
                 if fd == self._wake_fd:
                     self._act()
-                elif events & select.POLLIN:
+                elif events & select.EPOLLIN:
                     self._answer(fd, self._wards[fd])
                 else:  # nobody is left who could ask
                     self._dismiss(fd)
+        self._epoll.close()
         os.close(self._wake_fd)
 
     def close(self) -> None:
@@ -75,12 +76,10 @@ class Warden:
 
     def attend(self, listener_fd: int, terms: Terms) -> None:
         """Answer what arrives at `listener_fd` until its askers are gone, then close it."""
-
-        def act() -> None:
-            self._wards[listener_fd] = Ward(terms)
-            self._poll.register(listener_fd, select.POLLIN)
-
-        self._do(act)
+        self._wards[listener_fd] = Ward(terms)
+        self._epoll.register(
+            listener_fd, select.EPOLLIN
+        )  # epoll(7): seen at once, the thread need not be woken
 
     def limit(self, pid: int, terms: Terms) -> Latch:
         """Limit a process that already runs, where filters cannot ask. The caller does not reap it before."""
@@ -112,7 +111,7 @@ class Warden:
                 self._actions.popleft()()
 
     def _dismiss(self, listener_fd: int) -> None:
-        self._poll.unregister(listener_fd)
+        self._epoll.unregister(listener_fd)
         del self._wards[listener_fd]
         os.close(listener_fd)
 
