@@ -74,7 +74,13 @@ _PROVIDERS = {
     "npmtoken": "npm_token",
 }
 _NAMED_KEYS = frozenset({"api", "access", "secret", "private", "signing", "encryption"})
-_PLURALS = {"tokens": "token", "secrets": "secret", "credentials": "credential", "creds": "credential", "keys": "key"}
+_PLURALS = {
+    "tokens": "token",
+    "secrets": "secret",
+    "credentials": "credential",
+    "creds": "credential",
+    "keys": "key",
+}
 
 
 @lru_cache(maxsize=4096)
@@ -91,8 +97,8 @@ def kind_of(name: str) -> KeyKind | None:
         parts = parts[:-1]
     if parts[-1] in words("about_a_secret") and parts[-3:] != ["access", "key", "id"]:
         return None
-    kind = _last_telling_part(parts)
-    return kind._replace(bare=not kind.certain and len(parts) == 1) if kind is not None else None
+    found = _last_telling_part(parts)
+    return found._replace(bare=not found.certain and len(parts) == 1) if found is not None else None
 
 
 def _last_telling_part(parts: list[str]) -> KeyKind | None:
@@ -117,8 +123,11 @@ def _kind_of_part(part: str, before: str, earlier: str) -> KeyKind | None:
         return KeyKind(_PLURALS[part], certain=False)
     if part in words("unsure"):
         return KeyKind("session" if "sess" in part or "sid" in part else part, certain=False)
-    if part in words("not_endings"):
-        return None
+    return None if part in words("not_endings") else _kind_of_ending(part)
+
+
+def _kind_of_ending(part: str) -> KeyKind | None:
+    """`dbpass`, `authtoken`, `samplekey`: words written as one."""
     for ending, kind in _ENDINGS.items():
         if part.endswith(ending):
             return KeyKind(kind, certain=True)

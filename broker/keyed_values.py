@@ -28,7 +28,7 @@ _LINE = r"(?m:^)[ \t]*(NAME)[ \t]+(OPEN)[^\s:=|<>(]"  # two words on a line
 _OTHERS = (
     r"<(?:[a-z]+:)?(NAME)(?:[ \t][^<>\n]*)?>(MARK)",  # element
     r"\B--?(NAME)(?:[\"'],)?[ \t]+(OPEN)[^\s\-]",  # option of a command, also as elements of a list
-    r"\b(?:SetEnv|ENV|ARG|setx|set (?:-[gUx]+ )*|export|setenv)[ \t]+(NAME)[ \t]+(OPEN)",  # directive
+    r"\b(?:SetEnv|ENV|ARG|setx|set(?: -[gUx]+)*|export|setenv)[ \t]+(NAME)[ \t]+(OPEN)",  # directive
     r"[\"':= ](NAME)[\"']?(?:,|:[ \t]*\{)?[ \t\r\n]+(?:[\"']?[A-Za-z]+[\"']?: ?[a-z0-9]+,\s*)?"
     r"[\"']?(?i:value)[\"']?[ \t]*[:=][ \t]*(OPEN)",  # name and value as two fields
     r"(?:\(|buildConfigField[^\n]*,)[ \t]*[\"'](NAME)[\"'][ \t]*,\s*(MARK(?:\\{0,3}[\"'])+)",  # two arguments of a call
@@ -113,7 +113,9 @@ def find(data: bytes) -> Iterator[Found]:
             begin = start + head.value
             if data[begin : begin + 1] in _NO_VALUE:
                 continue
-            stop, quoted = _block_end(data, begin) if head.form is _BLOCK else _value_end(data, begin, head.mark)
+            stop, quoted = (
+                _block_end(data, begin) if head.form is _BLOCK else _value_end(data, begin, head.mark)
+            )
             if head.form is _LINE and not _ends_line(data, stop + quoted):
                 continue
             value = data[begin:stop] if head.form is not _BLOCK else data[begin:stop].split()[0]

@@ -31,7 +31,11 @@ def _is_basic(value: str) -> bool:
     except Error:
         return False
     user, colon, password = text.partition(b":")
-    return bool(colon and password) and user.isascii() and not placeholders.is_stand_in(text.decode(errors="replace"))
+    return (
+        bool(colon and password)
+        and user.isascii()
+        and not placeholders.is_stand_in(text.decode(errors="replace"))
+    )
 
 
 _CHECKS: dict[str, Callable[[str], bool]] = {
@@ -152,7 +156,9 @@ class KnownTokens:
         """The rules for a keyword, which may come with what counts as its edge (`%3D`, `\\n`)."""
         known = self._seen.get(head)
         if known is None:
-            known = next(filter(lambda found: found[1], (self._look_up(head, skip) for skip in (0, 2, 3))), (0, ()))
+            known = next(
+                filter(lambda found: found[1], (self._look_up(head, skip) for skip in (0, 2, 3))), (0, ())
+            )
             if len(self._seen) < SEEN_HEADS:
                 self._seen[head] = known
         return known

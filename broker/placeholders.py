@@ -24,7 +24,9 @@ _VARIABLE = Expression(
     r"\$(?:[A-Z_][A-Z0-9_]{2,}|[a-z_][a-z0-9_]*(?:$|[^a-zA-Z0-9])|[0-9]$)|%[A-Za-z_]+%$|%[a-z(]|:[a-z_]+$|\?$|[#.][a-z][a-z\-]*$"
     r"|#[0-9A-Fa-f]{3,8}$|[A-Z]{2,}(?:_[A-Z]+)+$|(?i:password|passwd|secret|token|pass|test|user|admin|qwerty|welcome)[0-9!]{0,4}$"
 )
-_SPOKEN_OF = Expression(r"(?i)[A-Za-z_][A-Za-z0-9_.]*(?:key|token|secret|passw|_pass|credential|encryption|signature|auth|type|error)[A-Za-z0-9_.]*$")
+_SPOKEN_OF = Expression(
+    r"(?i)[A-Za-z_][A-Za-z0-9_.]*(?:key|token|secret|passw|_pass|credential|encryption|signature|auth|type|error)[A-Za-z0-9_.]*$"
+)
 _NAME_PATH = Expression(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)+$")
 _VERSIONED = Expression(r"[a-z][a-z\-]*-[0-9]+(?:\.[0-9]+)+$")
 
@@ -77,16 +79,24 @@ def is_secret_value(value: str, *, quoted: bool, certain: bool, tight: bool = Fa
     value = value[:LOOK_CHARACTERS]
     if len(value) < SHORTEST:
         return len(value) >= 4 and certain and classes(value) == 3 and not is_stand_in(value)
-    if is_stand_in(value):
-        return False
-    if _looks_at(_SPOKEN_OF, value) or (not quoted and not tight and _looks_at(_NAME_PATH, value)):
+    if is_stand_in(value) or _is_name_of_something(value, literal=quoted or tight):
         return False
     if not certain:
         return is_opaque(value) and not _is_plain_datum(value) and not _is_code(value)
-    if is_passphrase(value) and (quoted or tight or "_" not in value):
+    return _is_promised(value, quoted=quoted, literal=quoted or tight)
+
+
+def _is_name_of_something(value: str, *, literal: bool) -> bool:
+    """An identifier that speaks of secrets (`Ed25519PrivateKey`), or a path of names where code may stand."""
+    return _looks_at(_SPOKEN_OF, value) or (not literal and _looks_at(_NAME_PATH, value))
+
+
+def _is_promised(value: str, *, quoted: bool, literal: bool) -> bool:
+    """The judgement where the name is certain: all but words, code and plain data."""
+    if is_passphrase(value) and (literal or "_" not in value):
         return True
     if _is_letters(value):
-        return is_gibberish(value) and (quoted or tight or len(value) >= 8)
+        return is_gibberish(value) and (literal or len(value) >= 8)
     if quoted and " " in value.strip():
         return False
     return (quoted or not _is_code(value)) and not _is_plain_datum(value)
@@ -94,7 +104,15 @@ def is_secret_value(value: str, *, quoted: bool, certain: bool, tight: bool = Fa
 
 def _is_letters(value: str) -> bool:
     """Words and nothing else, as an identifier or a sentence has them."""
-    return value.replace("_", "").replace(".", "").replace("'", "").replace("!", "").replace("?", "").replace(" ", "").isalpha()
+    return (
+        value.replace("_", "")
+        .replace(".", "")
+        .replace("'", "")
+        .replace("!", "")
+        .replace("?", "")
+        .replace(" ", "")
+        .isalpha()
+    )
 
 
 def _is_code(value: str) -> bool:
@@ -133,7 +151,13 @@ def is_password(value: str) -> bool:
 
 def is_command_password(value: str) -> bool:
     """For options that hold a password with some programs only: no path, no number, no option, no plain word."""
-    return len(value) >= 4 and not is_stand_in(value) and not value.isdigit() and value[0] not in "/-.:" and "=" not in value[:-2]
+    return (
+        len(value) >= 4
+        and not is_stand_in(value)
+        and not value.isdigit()
+        and value[0] not in "/-.:"
+        and "=" not in value[:-2]
+    )
 
 
 def is_header_value(value: str) -> bool:

@@ -22,7 +22,9 @@ _LINE = Expression(
 )
 _EMPTY = Expression(r"[ \t>|+\r]*\n")
 _LAST = Expression(r"[ \t]*([A-Za-z0-9+/]{1,76}={0,3})(?:\\+[nr]|[\"',; \t\r])*(?:\n|$)")
-_PREFIXED_LAST = Expression(r"[^\n]{0,100}?[ \t|:>+\-\"']([A-Za-z0-9+/]{1,76}={1,3})(?:\\+[nr]|[\"',; \t\r])*(?:\n|$)")
+_PREFIXED_LAST = Expression(
+    r"[^\n]{0,100}?[ \t|:>+\-\"']([A-Za-z0-9+/]{1,76}={1,3})(?:\\+[nr]|[\"',; \t\r])*(?:\n|$)"
+)
 
 
 def find(data: bytes) -> Iterator[Found]:
@@ -32,10 +34,12 @@ def find(data: bytes) -> Iterator[Found]:
     for index, (start, body) in enumerate(edges):
         if start < claimed:
             continue
+        begin: int | None = start
+        stop: int | None = body
         if _is_last_line(data, edges[index]):
-            begin, stop = _headless(data, start, claimed), body
+            begin = _headless(data, start, claimed)
         else:
-            begin, stop = start, _closed(data, body, edges[index + 1 : index + 2]) or _cut_off(data, body)
+            stop = _closed(data, body, edges[index + 1 : index + 2]) or _cut_off(data, body)
         if begin is not None and stop is not None:
             claimed = stop
             yield begin, stop, NAME
@@ -48,7 +52,11 @@ def _is_last_line(data: bytes, edge: tuple[int, int]) -> bool:
 def _closed(data: bytes, body: int, following: list[tuple[int, int]]) -> int | None:
     """The end of a block whose last line comes next, if what lies between looks like a key."""
     for first, stop in following:
-        if _is_last_line(data, (first, stop)) and first - body <= BODY_BYTES and _RUN.first(data, body, first):
+        if (
+            _is_last_line(data, (first, stop))
+            and first - body <= BODY_BYTES
+            and _RUN.first(data, body, first)
+        ):
             return stop
     return None
 

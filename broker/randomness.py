@@ -4,6 +4,7 @@ Always true: pure functions of the value, linear in at most `LOOK_CHARACTERS` of
 decided elsewhere (`placeholders`).
 """
 
+from itertools import pairwise
 from math import log2
 
 from broker.redaction_catalogue import letter_pairs
@@ -48,7 +49,7 @@ def is_gibberish(value: str) -> bool:
 
 
 def _turns(letters: str) -> int:
-    return sum(a.isupper() != b.isupper() for a, b in zip(letters, letters[1:], strict=False))
+    return sum(a.isupper() != b.isupper() for a, b in pairwise(letters))
 
 
 def is_opaque(value: str) -> bool:
@@ -61,12 +62,17 @@ def is_opaque(value: str) -> bool:
         parts = parts.replace(joint, " ")
     if is_uuid(value) or (classes(value) == 3 and is_gibberish(value)):
         return True
-    return any(len(part) >= 12 and not part.isdigit() and (has_digit(part) or is_gibberish(part)) for part in parts.split())
+    return any(
+        len(part) >= 12 and not part.isdigit() and (has_digit(part) or is_gibberish(part))
+        for part in parts.split()
+    )
 
 
 def is_uuid(value: str) -> bool:
     """8-4-4-4-12 hexadecimal digits."""
-    return [len(part) for part in value.split("-")] == [8, 4, 4, 4, 12] and is_hexadecimal(value.replace("-", ""))
+    return [len(part) for part in value.split("-")] == [8, 4, 4, 4, 12] and is_hexadecimal(
+        value.replace("-", "")
+    )
 
 
 def is_hexadecimal(value: str) -> bool:

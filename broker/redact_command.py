@@ -77,7 +77,7 @@ def _arguments(arguments: list[str]) -> tuple[str | None, set[str]]:
 def _config(policy: str | None) -> schema.Redaction:
     if policy is None:
         return schema.Redaction()
-    from broker import policy_file  # noqa: PLC0415 - only this option needs the policy's reader
+    from broker import policy_file  # only this option needs the policy's reader
 
     try:
         with open(policy, "rb") as file:
@@ -91,7 +91,9 @@ def _filter(redactor: Redactor, *, explain: bool) -> None:
     decoder = getincrementaldecoder("utf-8")("replace")
     while chunk := sys.stdin.buffer.read(CHUNK_BYTES):
         sys.stdout.buffer.write(stream.feed_bytes(decoder.decode(chunk).encode()))
-    sys.stdout.buffer.write(stream.feed_bytes(decoder.decode(b"", final=True).encode()) + stream.close_bytes())
+    sys.stdout.buffer.write(
+        stream.feed_bytes(decoder.decode(b"", final=True).encode()) + stream.close_bytes()
+    )
     sys.stdout.buffer.flush()
 
 

@@ -21,9 +21,12 @@ WINDOW_BYTES = 128 * 1024
 TAIL_BYTES = 8 * 1024
 CONTEXT_BYTES = 2 * 1024
 LONG_BYTES = 2 * 1024
+SECOND_LOOK_BYTES = 16 * 1024
+SECOND_LOOKS = 3
 MARKER_BYTES = 80
 _ENTROPY = "high_entropy"
 _MARKER = Expression(r"\[REDACTED:[A-Za-z0-9_.\-]{0,64}\]")
+_NAME = Expression(r"[A-Za-z0-9_.\-]{1,64}$")
 _LONG = Expression(r"[A-Za-z0-9+/_=\-]{20,}")
 _TOKEN_CHARACTERS = Expression(r"[A-Za-z0-9+/_=%\\.~\-]*")
 
@@ -41,6 +44,11 @@ class Redactor:
         self._enabled = config.enabled
         self._entropy = config.entropy_fallback
         self._extra = tuple(_operator_pattern(pattern) for pattern in config.extra_patterns)
+        twice = {
+            name for name, *_rest in self._extra if sum(name == other for other, *_others in self._extra) > 1
+        }
+        if twice:
+            raise StartupError(f"redaction.extra_patterns: more than one pattern is named {min(twice)}")
         if self._enabled:  # read here: the threads that redact output are confined and can open no file
             catalogue()
 
@@ -64,6 +72,17 @@ class Redactor:
         return [(*view.original(start, end), name) for start, end, name in self._find_visible(view.text)]
 
     def _find_visible(self, data: bytes) -> list[Found]:
+        """Looks again at what the first look left, as a reader of the result would: a marker may bare what it hid."""
+        found = self._look(data)
+        rounds = SECOND_LOOKS if found and len(data) <= SECOND_LOOK_BYTES else 0
+        for _round in range(rounds):
+            more = self._look(_masked(data, found))
+            if not more:
+                break
+            found = sorted(found + [_unmasked(span, found) for span in more])
+        return found
+
+    def _look(self, data: bytes) -> list[Found]:
         found = [(0, *item) for item in private_keys.find(data)] if b"PRIVATE" in data else []
         found += [(1, *item) for item in known_tokens().find(data)]
         found += [(2, *item) for item in keyed_values.find(data)]
@@ -74,16 +93,44 @@ class Redactor:
                     found.append((1, *span, name))
         if self._entropy:
             found += [(3, *item) for item in _entropic(data)]
-        return [wrapped.extended(data, span) for span in _disjoint(found, data)] if found else []
+        return wrapped.extended(data, _disjoint(found, data)) if found else []
+
+
+def _masked(data: bytes, found: list[Found]) -> bytes:
+    """`data` as it will be given out."""
+    pieces: list[bytes] = []
+    position = 0
+    for start, end, name in found:
+        pieces += (data[position:start], b"[REDACTED:%b]" % name.encode())
+        position = end
+    return b"".join((*pieces, data[position:]))
+
+
+def _unmasked(span: Found, found: list[Found]) -> Found:
+    """A span of the masked text in the original's positions. No span touches a marker."""
+    shift = 0
+    for start, end, name in found:
+        if start + shift > span[0]:
+            break
+        shift += len(name.encode()) + len("[REDACTED:]") - (end - start)
+    return span[0] - shift, span[1] - shift, span[2]
 
 
 def _operator_pattern(pattern: schema.ExtraPattern) -> tuple[str, Expression, int]:
     expression = Expression(pattern.regex, utf8=True)
+    if _NAME.here(pattern.name.encode(), 0, len(pattern.name.encode())) is None:
+        raise StartupError(
+            f"redaction.extra_patterns: {pattern.name!r} is no name: letters, digits, _ . - and at most 64"
+        )
     try:
         expression.compile()
     except ExpressionError as fault:
         raise StartupError(f"redaction.extra_patterns: {pattern.name}: {fault}") from None
     group = expression.group_names.get("value", 1 if expression.groups else 0)
+    if expression.here(b"", 0, 0) is not None:
+        raise StartupError(
+            f"redaction.extra_patterns: {pattern.name}: the expression matches nothing at all, thus everywhere"
+        )
     if pattern.example is not None:
         data = pattern.example.encode()
         if expression.first(data, 0, len(data)) is None:
@@ -124,8 +171,9 @@ def _goes_on(data: bytes, position: int) -> int:
 
 
 def _touches(span: Found, markers: list[tuple[int, int]]) -> bool:
+    """What stands against a marker was judged when the marker was made."""
     index = bisect_left(markers, (span[0] - MARKER_BYTES, 0))
-    return any(begin < span[1] and end > span[0] for begin, end in markers[index : index + MARKER_BYTES])
+    return any(begin <= span[1] and end >= span[0] for begin, end in markers[index : index + MARKER_BYTES])
 
 
 class RedactionStream:
@@ -135,9 +183,21 @@ class RedactionStream:
     count from 1, columns in bytes.
     """
 
-    __slots__ = ("_column", "_done", "_line", "_pending", "_redactor", "_size", "_swallowing", "_tell", "changed")
+    __slots__ = (
+        "_column",
+        "_done",
+        "_line",
+        "_pending",
+        "_redactor",
+        "_size",
+        "_swallowing",
+        "_tell",
+        "changed",
+    )
 
-    def __init__(self, redactor: "Redactor", on_found: Callable[[str, int, int, int], None] | None = None) -> None:
+    def __init__(
+        self, redactor: "Redactor", on_found: Callable[[str, int, int, int], None] | None = None
+    ) -> None:
         self._redactor = redactor
         self._tell = on_found
         self._line = self._column = 0
@@ -146,6 +206,11 @@ class RedactionStream:
         self._done = 0  # how many bytes at the start of what is pending are context, already given out
         self._swallowing = False
         self.changed = False
+
+    @property
+    def pending_bytes(self) -> int:
+        """How much is held back; bounded by two windows and what was fed last."""
+        return self._size
 
     def feed(self, text: str) -> str:
         """Takes more text; returns what is certain by now."""

@@ -45,7 +45,9 @@ class Expression:
         """The engine's object; raises ExpressionError."""
         if self._compiled is None:
             try:
-                self._compiled = re2.compile(self.source.encode(), _options(utf8=self._utf8, longest=self._longest))
+                self._compiled = re2.compile(
+                    self.source.encode(), _options(utf8=self._utf8, longest=self._longest)
+                )
             except (re2.error, UnicodeEncodeError) as fault:
                 detail = fault.args[0] if fault.args else fault
                 text = detail.decode(errors="replace") if isinstance(detail, bytes) else str(detail)

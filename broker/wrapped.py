@@ -14,8 +14,18 @@ LINE_BYTES = 4096
 _CONTINUED = Expression(r"\r?\n([A-Za-z0-9+/_.\-]{8,}={0,2})(?:\r?\n|$)")
 
 
-def extended(data: bytes, span: Found) -> Found:
-    """The span, with the lines that continue it."""
+def extended(data: bytes, spans: list[Found]) -> list[Found]:
+    """The spans, each with the lines that continue it; none overlapping."""
+    result: list[Found] = []
+    for span in spans:
+        if not result or span[0] >= result[-1][1]:
+            result.append(_extended(data, span))
+        elif span[1] > result[-1][1]:
+            result[-1] = (result[-1][0], span[1], result[-1][2])
+    return result
+
+
+def _extended(data: bytes, span: Found) -> Found:
     start, end, name = span
     width = end - (data.rfind(b"\n", max(0, end - 4096), start) + 1)
     for _line in range(LINES if width >= NARROWEST else 0):

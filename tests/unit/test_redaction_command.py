@@ -1,0 +1,67 @@
+"""The filter that an operator tries on own files."""
+
+import io
+import sys
+
+import pytest
+
+from broker.redact_command import main
+from tests.support.random_text import filled
+
+SECRET = filled("ghp_{base62:36}")
+
+
+class _Binary(io.TextIOWrapper):
+    """Standard input or output over bytes."""
+
+
+def _run(monkeypatch: pytest.MonkeyPatch, arguments: list[str], data: bytes = b"") -> tuple[int, str, str]:
+    out, err = io.BytesIO(), io.StringIO()
+    monkeypatch.setattr(sys, "stdin", _Binary(io.BytesIO(data)))
+    stdout = _Binary(out, write_through=True)
+    monkeypatch.setattr(sys, "stdout", stdout)
+    monkeypatch.setattr(sys, "stderr", err)
+    return main(arguments), out.getvalue().decode(), err.getvalue()
+
+
+def test_standard_input_comes_out_redacted(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert _run(monkeypatch, [], f"a {SECRET} b\n".encode()) == (0, "a [REDACTED:github_token] b\n", "")
+
+
+def test_explain_says_what_was_where_and_not_what_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "plain\n" * 50_000 + f"x {SECRET}\n"
+    status, out, err = _run(monkeypatch, ["--explain"], text.encode())
+    assert status == 0
+    assert out.endswith("x [REDACTED:github_token]\n")
+    assert err == "line 50001, column 3: github_token, 40 bytes\n"
+
+
+def test_list_names_the_patterns(monkeypatch: pytest.MonkeyPatch) -> None:
+    status, out, _err = _run(monkeypatch, ["--list"])
+    names = out.split()
+    assert status == 0
+    assert {"github_token", "jwt", "private_key", "password", "aws_secret_access_key"} <= set(names)
+    assert names == sorted(set(names))
+
+
+@pytest.mark.parametrize("arguments", [["--nonsense"], ["--policy"], ["file.txt"]])
+def test_wrong_arguments_are_status_2_and_show_the_usage(
+    monkeypatch: pytest.MonkeyPatch, arguments: list[str]
+) -> None:
+    status, out, err = _run(monkeypatch, arguments)
+    assert (status, out) == (2, "")
+    assert "usage:" in err
+
+
+def test_a_missing_policy_is_status_78_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    status, out, err = _run(monkeypatch, ["--policy", "/nonexistent/policy.toml"])
+    assert (status, out) == (78, "")
+    assert err.count("\n") == 1
+
+
+def test_the_policys_patterns_are_used(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
+    policy = f"{tmp_path}/policy.toml"
+    with open(policy, "w") as file:
+        file.write('[redaction]\nextra_patterns = [{ name = "internal_id", regex = "INT-[0-9]{8}" }]\n')
+    assert _run(monkeypatch, ["--policy", policy], b"INT-12345678\n")[1] == "[REDACTED:internal_id]\n"
+    assert "internal_id" in _run(monkeypatch, [f"--policy={policy}", "--list"])[1].split()
