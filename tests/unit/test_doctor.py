@@ -1,0 +1,84 @@
+"""What the doctor finds, and what the containment mode makes of it."""
+
+import json
+
+import pytest
+
+from broker import canary, doctor
+from broker.canary import Facts
+from broker.refusal import StartupError
+
+NOTHING = Facts(landlock_abi=0, files=False, tcp=False, scoped=False, filters=False, asks=False)
+EVERYTHING = Facts(landlock_abi=7, files=True, tcp=True, scoped=True, filters=True, asks=True)
+
+
+@pytest.fixture
+def found(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Facts:
+    """Let the kernel be as the test says."""
+    facts: Facts = request.param
+    monkeypatch.setattr(canary, "facts", lambda: facts)
+    return facts
+
+
+def test_each_layer_has_one_line_and_one_entry() -> None:
+    findings = doctor.findings()
+    assert len(doctor.lines(findings)) == len(findings) == len(doctor.data(findings))
+    json.dumps(doctor.data(findings))
+    for finding in findings:
+        assert finding.without
+        assert finding.advice
+
+
+def test_what_was_tried_agrees_with_what_the_executor_uses() -> None:
+    facts = canary.facts()
+    present = {finding.layer: finding.present for finding in doctor.findings()}
+    assert present["seccomp filters"] is facts.filters
+    assert present[f"Landlock files (ABI {facts.landlock_abi})"] is facts.files
+
+
+@pytest.mark.parametrize("found", [NOTHING], indirect=True)
+def test_a_kernel_without_layers_is_no_place_for_required(found: Facts) -> None:
+    findings = doctor.findings()
+    assert not doctor.sound(findings)
+    missing = [line for line in doctor.lines(findings) if line.startswith("MISSING")]
+    assert any("Landlock files" in line and "read and write every file" in line for line in missing)
+    with pytest.raises(StartupError, match="doctor") as refused:
+        canary.layers_in_force("required", None)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("found", [NOTHING], indirect=True)
+def test_best_effort_says_each_missing_layer(found: Facts) -> None:
+    said: list[str] = []
+    in_force = canary.layers_in_force("best-effort", said.append)
+    assert not (in_force.files)
+    assert not (in_force.filters)
+    assert not (in_force.scoped)
+    assert not (in_force.asks)
+    assert len(said) == len(canary.MISSING)
+    assert all("WARNING" in line for line in said)
+
+
+@pytest.mark.parametrize("layer", ["files", "scoped", "filters", "asks"])
+def test_each_needed_layer_alone_stops_required(layer: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(canary, "facts", lambda: EVERYTHING._replace(**{layer: False}))
+    with pytest.raises(StartupError, match="missing"):
+        canary.layers_in_force("required", None)
+
+
+@pytest.mark.parametrize("found", [EVERYTHING], indirect=True)
+def test_with_everything_there_is_nothing_to_say(found: Facts) -> None:
+    said: list[str] = []
+    canary.layers_in_force("best-effort", said.append)
+    canary.layers_in_force("required", said.append)
+    assert said == []
+
+
+@pytest.mark.parametrize("found", [EVERYTHING], indirect=True)
+def test_off_is_loud(found: Facts) -> None:
+    said: list[str] = []
+    in_force = canary.layers_in_force("off", said.append)
+    assert not (in_force.files)
+    assert not (in_force.filters)
+    assert in_force.scoped
+    assert any("OFF" in line for line in said)
