@@ -1,0 +1,120 @@
+"""The figures of calls: one after another, many at once, and what ten thousand of them leave in the broker's memory."""
+
+import statistics
+import subprocess
+from contextlib import ExitStack
+from pathlib import Path
+
+from tests.bench.figures import Row
+from tests.bench.measures import PYTHON, Plan
+from tests.bench.peers import NODE_PEER
+from tests.bench.rpc import Client
+from tests.bench.served import Broker, a_place, server
+from tests.bench.ways import Way, in_turns, load
+
+WARM_UP = 10
+IN_FLIGHT = 16
+FLIGHT_CALLS = 320
+BARE = "bare subprocess.run with pipes"
+MIB = 1024.0
+
+
+def bare_echo() -> None:
+    """Run `echo hi` as anybody would who guards nothing."""
+    subprocess.run(["echo", "hi"], check=True, capture_output=True)
+
+
+def latency(plan: Plan) -> list[Row]:
+    """`echo hi`, one call after another: through MCP, through the broker alone, bare, and through each peer."""
+    with ExitStack() as stack:
+        ours = stack.enter_context(Client(server(a_place(plan.folder / "mcp"))))
+        broker = stack.enter_context(Broker(a_place(plan.folder / "broker")))
+        peers = [stack.enter_context(Client(peer)) for peer in plan.peers]
+        ways: dict[str, Way] = {"mcp": ours.call, "broker": broker.call, BARE: bare_echo}
+        ways |= {peer.server.name: peer.call for peer in peers}
+        in_turns(ways, min(WARM_UP, plan.calls))
+        medians = {name: seconds * 1e3 for name, seconds in in_turns(ways, plan.calls).items()}
+    mcp, alone = medians.pop("mcp"), medians.pop("broker")
+    rows = [Row("echo hi through MCP", mcp, "ms", BARE, medians[BARE], 2.6, load())]
+    rows.append(Row("echo hi through the broker alone", alone, "ms", BARE, medians.pop(BARE), 2.0, load()))
+    rows += [
+        Row("echo hi through MCP", mcp, "ms", name, peer_ms, 1.0, load()) for name, peer_ms in medians.items()
+    ]
+    return rows
+
+
+def throughput(plan: Plan) -> list[Row]:
+    """Calls a second with 16 in flight; against a bare loop of one at a time where no peer is measured."""
+    calls = min(FLIGHT_CALLS, plan.calls)
+    with ExitStack() as stack:
+        ours = stack.enter_context(Client(server(a_place(plan.folder / "flight"))))
+        peers = [stack.enter_context(Client(peer)) for peer in plan.peers]
+        rates: dict[str, list[float]] = {}
+        for _ in range(5):
+            for client in (ours, *peers):
+                rates.setdefault(client.server.name, []).append(client.flight(calls, IN_FLIGHT))
+            bare = in_turns({BARE: bare_echo}, max(1, calls // 5))[BARE]
+            rates.setdefault(f"{BARE}, one at a time", []).append(1 / bare)
+    medians = {name: statistics.median(found) for name, found in rates.items()}
+    own = medians.pop("ours")
+    return [
+        Row(
+            "calls a second, 16 in flight",
+            own,
+            "/s",
+            name,
+            rate,
+            1.0 if name == NODE_PEER else None,
+            load(),
+            at_least=True,
+        )
+        for name, rate in medians.items()
+    ]
+
+
+def resident_mib(pid: int, field: str = "VmRSS") -> float:
+    """Return a field of /proc/PID/status in MiB (proc_pid_status(5)); VmHWM is the most that it ever was."""
+    for line in Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines():
+        name, _, value = line.partition(":")
+        if name == field:
+            return int(value.split()[0]) / MIB
+    raise ValueError(field)
+
+
+def bare_python_mib() -> float:
+    """Return what an interpreter holds that does nothing but wait."""
+    command = (PYTHON, "-I", "-c", "print(flush=True); input()")
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin
+        assert process.stdout
+        process.stdout.readline()
+        held = resident_mib(process.pid)
+        process.stdin.write(b"\n")
+    return held
+
+
+def memory(plan: Plan) -> list[Row]:
+    """The broker's resident memory, idle and after many calls."""
+    bare = bare_python_mib()
+    with Client(server(a_place(plan.folder / "memory"))) as client:
+        idle = resident_mib(client.pid)
+        client.flight(100, IN_FLIGHT)
+        warm = resident_mib(client.pid)
+        client.flight(plan.memory_calls, IN_FLIGHT)
+        after = resident_mib(client.pid)
+    python = "bare python, idle"
+    calls = f"{plan.memory_calls:,} calls"
+    return [
+        Row("broker's memory, idle", idle, "MiB", python, bare, 20, load(), difference=True),
+        Row(f"broker's memory, after {calls}", after, "MiB", python, bare, 20, load(), difference=True),
+        Row(
+            f"broker's memory, after {calls}",
+            after,
+            "MiB",
+            "the same after 100",
+            warm,
+            1,
+            load(),
+            difference=True,
+        ),
+    ]
