@@ -8,7 +8,17 @@ ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 README = ROOT / "README.md"
 
-_FENCED = re.compile(r"^```(\S*) ?(.*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+SOURCES = "\n".join(
+    path.read_text(encoding="utf-8")
+    for folder in ("broker", "frontend", "protocol")
+    for path in sorted((ROOT / folder).glob("*.py"))
+)
+"""The text of all modules."""
+
+VARIABLE = re.compile(r"\bHTMCP_[A-Z_]+\b")
+VARIABLES_IN_CODE = set(VARIABLE.findall(SOURCES))
+
+_FENCED = re.compile(r"^```(\S*) ?([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 class Block(NamedTuple):
