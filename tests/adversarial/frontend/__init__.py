@@ -1,0 +1,1 @@
+"""Attacks by code that runs inside a confined frontend."""
