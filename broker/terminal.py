@@ -11,8 +11,11 @@ from broker.regex_engine import Expression
 
 LINE_BYTES = 32 * 1024
 SEQUENCE_BYTES = 256
-_STEERING = Expression(
-    r"\x1b|\r|[\x00-\x08\x0b-\x1f\x7f]|\xc2[\x80-\x9f]|\xd8\x9c|\xe2\x80[\x8e\x8f\xaa-\xae]|\xe2\x81[\xa6-\xa9]"
+_SILENT = bytes([*range(7), 0x0B, 0x0C, *range(0x0E, 0x1B), *range(0x1C, 0x20), 0x7F])
+"""Control characters that are dropped wherever they stand: a terminal ignores them, or obeys them amid a sequence too."""
+_STEERING = Expression(  # in runs: a flood of one character must not cost one search each
+    r"\x1b+|[\r\x08]+|\x07+|(?:\xc2[\x80-\x8f\x91-\x97\x99\x9a\x9c])+|\xc2[\x90\x98\x9b\x9d-\x9f]"
+    r"|(?:\xd8\x9c|\xe2\x80[\x8e\x8f\xaa-\xae]|\xe2\x81[\xa6-\xa9])+"
 )
 _STRING_END = Expression(r"\x07|\x1b\\|\xc2\x9c|\n")
 _SEQUENCE = Expression(r"(?:\x1b\[|\xc2\x9b)[0-?]*[ -/]*[@-~]|\x1b[ -/]*[0-OQ-WYZ\\`-~]")
@@ -32,7 +35,7 @@ class Terminal:
 
     def feed(self, data: bytes) -> bytes:
         """Takes more; returns what is certain by now."""
-        data = self._held + data
+        data = self._held + data.translate(None, _SILENT)
         self._held = b""
         if self._in_string or _STEERING.first(data, 0, len(data)) is not None:
             data = self._without_sequences(data)
@@ -63,7 +66,9 @@ class Terminal:
         return b"".join(pieces)
 
     def _after_sequence(self, data: bytes, begin: int, end: int) -> int:
-        if data[begin] not in (0x1B, 0xC2):
+        if data[begin] == 0x1B:
+            begin = end - 1  # of several in a row only the last can begin a sequence
+        elif data[begin] != 0xC2:
             return end
         limit = min(len(data), begin + SEQUENCE_BYTES)
         spans = _SEQUENCE.here(data, begin, limit)
