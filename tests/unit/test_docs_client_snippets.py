@@ -25,9 +25,7 @@ REQUESTS = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("client", "key"), [("claude", "mcpServers"), ("cursor", "mcpServers"), ("vscode", "servers")]
-)
+@pytest.mark.parametrize(("client", "key"), [("claude", "mcpServers"), ("vscode", "servers")])
 def test_a_snippet_starts_a_server_that_runs_a_command(place: Place, client: str, key: str) -> None:
     assert run_cli(place, "init", HTMCP_POLICY_FILE=None).status == 0
     printed = run_cli(place, "init", "--client", client, cwd=place.jail, HTMCP_POLICY_FILE=None)
@@ -46,6 +44,11 @@ def test_a_snippet_starts_a_server_that_runs_a_command(place: Place, client: str
     answer = json.loads(ended.stdout.splitlines()[-1])
     assert answer["result"]["structuredContent"]["stdout"] == "a small project\n"
     assert ended.stderr == b""
+
+
+def test_cursor_reads_what_claude_reads(place: Place) -> None:
+    printed = [run_cli(place, "init", "--client", client).stdout for client in ("claude", "cursor")]
+    assert printed[0] == printed[1]
 
 
 def test_a_snippet_for_a_policy_that_is_not_there_says_so(place: Place) -> None:
