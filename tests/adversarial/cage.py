@@ -7,7 +7,6 @@ outside as they were for the next; every wait has a bound; nothing is killed but
 import array
 import json
 import os
-import secrets
 import select
 import shutil
 import signal
@@ -15,22 +14,20 @@ import socket
 import struct
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple, Self
 
 from protocol.client import BrokerClient, BrokerGone
 from protocol.messages import CommandResult
 from tests.adversarial import cases, evidence
+from tests.adversarial.ground import Ground
 from tests.adversarial.identity import Identity, interpreter_for
 from tests.adversarial.programs_on_path import POLICY_PATH, STANDINS, program_files
 from tests.adversarial.witness import Act, Witness, is_loader
 from tests.support import processes
 
 LAUNCHER = Path(__file__).parent / "launcher.py"
-HOSTILE_PROGRAM = Path(__file__).parent / "programs" / "hostile.py"
 BOUND_S = 25
 _BURIAL_S = 1.0
 _MAIN = "from broker.main import hardened_terminal_broker as main; main()"
@@ -64,7 +61,7 @@ def _output(result: CommandResult) -> str:
     return result.stdout + result.stderr + result.policy_reason
 
 
-class Cage:
+class Cage(Ground):
     """One broker under one policy as one identity.
 
     `policy` is the text of a policy file, `runnable` what its entries may start besides themselves (None: not judged), `path`
@@ -79,83 +76,17 @@ class Cage:
         runnable: tuple[str, ...] | None = (),
         path: str = POLICY_PATH,
     ) -> None:
-        self.identity = identity
+        super().__init__(policy, identity)
         self.variables: dict[str, str] = {}
         self.path = path
         self.scripts_may_run = runnable is None or "sh" in runnable
-        self.base = Path(tempfile.mkdtemp(prefix="htm-cage-"))
-        self.jail, self.outside = self.base / "jail", self.base / "outside"
-        self.canary = evidence.new_canary()
-        self.mark = "HTM-RAN-" + secrets.token_hex(8)
         self._any_may_run = runnable is None
         self._runnable = frozenset(file for name in runnable or () for file in program_files(name, path))
         self._encodings = evidence.Encodings(self.canary)
         self._machine = evidence.Machine()
-        self._lay_out(policy)
         self._witness: Witness | None = None
         self._listeners: list[socket.socket] = []
         self._process: subprocess.Popen[bytes] | None = None
-
-    # The place
-
-    def _lay_out(self, policy: str) -> None:
-        self.base.chmod(0o755)
-        for name in ("jail", "outside", "template", "state", "config", "scratch", "standins"):
-            (self.base / name).mkdir(mode=0o755)
-        cases.build_template(self.base / "template")
-        (self.base / "policy.toml").write_text(policy)
-        self._fill_outside()
-        self._restore_jail()
-        self._give(self.base / "state")
-        self._fingerprints()
-
-    def _fill_outside(self) -> None:
-        cases.empty(self.outside)
-        (self.outside / "secret.txt").write_text(self.canary + "\n")
-        program = self.outside / "program"
-        program.write_text(f'#!/bin/sh\necho {self.mark[:4]}""{self.mark[4:]}\n')
-        program.chmod(0o755)
-        (self.outside / "folder").mkdir()
-        (self.outside / "folder" / "kept.txt").write_text("kept\n")
-        self._fill_further()
-        self._give(self.outside)
-
-    def _fill_further(self) -> None:
-        """For a cage that needs more outside than a secret, a program and a folder."""
-
-    def _restore_jail(self) -> None:
-        cases.empty(self.jail)
-        shutil.copytree(self.base / "template", self.jail, symlinks=True, dirs_exist_ok=True)
-        self._give(self.jail)
-
-    def give_jail(self) -> None:
-        """Let the identity own what a test put into the jail."""
-        self._give(self.jail)
-
-    def _give(self, folder: Path) -> None:
-        """Let the identity own what it would own."""
-        if self.identity.user is None:
-            return
-        for path in [folder, *folder.rglob("*")]:
-            os.chown(path, self.identity.user, self.identity.user, follow_symlinks=False)
-
-    def _fingerprints(self) -> None:
-        self._outside_before = evidence.fingerprint(self.outside)
-        self._jail_before = evidence.fingerprint(self.jail, contents=False)
-
-    def add_standins(self, names: Iterable[str], *, loader: bool = True) -> None:
-        """Put a program that tries everything in the place of each of `names`.
-
-        `loader`: whether it also has the dynamic loader map a program. Who may start programs may start the loader, which
-        maps what it can read: that gains it nothing that an interpreter in `may_run` had not, so no policy with `may_run`
-        promises otherwise.
-        """
-        text = HOSTILE_PROGRAM.read_text().replace("@LOADER@", "tried" if loader else "left out")
-        text = text.replace("@MARK@", self.mark).replace("@OUTSIDE@", str(self.outside))
-        for name in names:
-            path = self.base / "standins" / name
-            path.write_text(text)
-            path.chmod(0o755)
 
     # The broker
 
@@ -287,13 +218,6 @@ class Cage:
 
     # One run
 
-    def prepare(self, lay_out: Callable[[], None]) -> None:
-        """Change jail and outside by `lay_out`; `restore(changed=True)` takes it back."""
-        lay_out()
-        self._give(self.jail)
-        self._give(self.outside)
-        self._outside_before = evidence.fingerprint(self.outside)
-
     def run_case(self, case: cases.Case, command: str) -> Seen:
         """Run one spelling of a case in a jail that holds the case's own files."""
         mark = "" if self.scripts_may_run else self.mark
@@ -349,13 +273,15 @@ class Cage:
         return path.startswith((f"{self.jail}/", "/tmp/htmcp-"))
 
     def _contacts(self) -> list[str]:
-        ready, _, _ = select.select(self._listeners, [], [], 0)
-        for listener in ready:
-            if listener.type == socket.SOCK_STREAM:
-                listener.accept()[0].close()
-            else:
-                listener.recv(65_536)
-        return [f"reached the listener at {listener.getsockname()}" for listener in ready]
+        found = []
+        while ready := select.select(self._listeners, [], [], 0)[0]:
+            for listener in ready:
+                if listener.type == socket.SOCK_STREAM:
+                    listener.accept()[0].close()
+                else:
+                    listener.recv(65_536)
+            found += [f"reached the listener at {listener.getsockname()}" for listener in ready]
+        return found
 
     def _survivors(self) -> list[str]:
         """Return the processes that a call left behind, after the kernel had time to bury the dead; and end them."""
@@ -378,31 +304,6 @@ class Cage:
             return works_here or f"={self.base}/".encode() in Path(f"/proc/{pid}/environ").read_bytes()
         except OSError:
             return False
-
-    def restore(self, *, changed: bool = False) -> None:
-        """Make jail and outside what they were."""
-        if evidence.fingerprint(self.outside) != self._outside_before:
-            self._fill_outside()
-            changed = True
-        for stray in set(os.listdir(self.base)) - _OWN_PLACES:
-            shutil.rmtree(self.base / stray)
-            changed = True
-        if changed or evidence.fingerprint(self.jail, contents=False) != self._jail_before:
-            self._restore_jail()
-            self._fingerprints()
-
-
-_OWN_PLACES = {
-    "jail",
-    "outside",
-    "template",
-    "state",
-    "config",
-    "scratch",
-    "standins",
-    "policy.toml",
-    "stderr.txt",
-}
 
 
 def _pids() -> set[int]:

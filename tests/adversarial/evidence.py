@@ -95,10 +95,11 @@ def passwd_found_in(text: str) -> list[str]:
 def fingerprint(folder: Path, *, contents: bool = True) -> dict[str, tuple[object, ...]]:
     """Return what can be changed about each entry beneath `folder`: everything but the time of the last read."""
     found = {".": _facts(str(folder), contents=contents)}
+    above = len(f"{folder}/")
     folders = [str(folder)]
     while folders:
         for entry in os.scandir(folders.pop()):
-            found[entry.path] = _facts(entry.path, contents=contents)
+            found[entry.path[above:]] = _facts(entry.path, contents=contents)
             if entry.is_dir(follow_symlinks=False):
                 folders.append(entry.path)
     return found

@@ -92,8 +92,8 @@ def shipped(identity: Identity) -> Iterator[Cage]:
 
 
 @pytest.fixture(scope="module")
-def open_gate(identity: Identity) -> Iterator[Cage]:
-    with Hostile(policies.KERNEL_ALONE, identity) as cage:
+def open_gate(least_identity: Identity) -> Iterator[Cage]:
+    with Hostile(policies.KERNEL_ALONE, least_identity) as cage:
         yield cage
 
 
@@ -223,8 +223,8 @@ _STARTERS = (
 
 
 @pytest.fixture(scope="module")
-def tempted(identity: Identity) -> Iterator[Cage]:
-    made = Cage(policies.KERNEL_ALONE, identity)
+def tempted(least_identity: Identity) -> Iterator[Cage]:
+    made = Cage(policies.KERNEL_ALONE, least_identity)
     made.variables = _VARIABLES | {
         "GIT_TRACE": str(made.outside / "pwned"),
         "GIT_DIR": str(made.outside / "repository.git"),

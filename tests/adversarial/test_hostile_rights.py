@@ -16,8 +16,8 @@ from tests.adversarial.policies import MISSING
 
 
 @pytest.fixture(scope="module")
-def cage(identity: Identity) -> Iterator[Cage]:
-    made = Cage(policies.KERNEL_WITH_RIGHTS, identity, runnable=policies.MAY_RUN)
+def cage(least_identity: Identity) -> Iterator[Cage]:
+    made = Cage(policies.KERNEL_WITH_RIGHTS, least_identity, runnable=policies.MAY_RUN)
     made.add_standins(MISSING, loader=False)
     with made as caged:
         yield caged

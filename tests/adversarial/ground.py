@@ -1,0 +1,118 @@
+"""The place of one broker under test: a jail, its sibling `outside` with a canary, and what stands around them.
+
+Always true: jail and outside can be made again what they were, whatever a program did to them; what the identity under test
+would own, it owns.
+"""
+
+import os
+import secrets
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from tests.adversarial import cases, evidence
+from tests.adversarial.identity import Identity
+
+HOSTILE_PROGRAM = Path(__file__).parent / "programs" / "hostile.py"
+_OWN_PLACES = {
+    "jail",
+    "outside",
+    "template",
+    "state",
+    "config",
+    "scratch",
+    "standins",
+    "policy.toml",
+    "stderr.txt",
+}
+
+
+class Ground:
+    """A folder of its own for one identity; `policy` is the text of its policy file."""
+
+    def __init__(self, policy: str, identity: Identity) -> None:
+        self.identity = identity
+        self.base = Path(tempfile.mkdtemp(prefix="htm-cage-"))
+        self.jail, self.outside = self.base / "jail", self.base / "outside"
+        self.canary = evidence.new_canary()
+        self.mark = "HTM-RAN-" + secrets.token_hex(8)
+        self._lay_out(policy)
+
+    def _lay_out(self, policy: str) -> None:
+        self.base.chmod(0o755)
+        for name in ("jail", "outside", "template", "state", "config", "scratch", "standins"):
+            (self.base / name).mkdir(mode=0o755)
+        cases.build_template(self.base / "template")
+        (self.base / "policy.toml").write_text(policy)
+        self._fill_outside()
+        self._restore_jail()
+        self._give(self.base / "state")
+        self._fingerprints()
+
+    def _fill_outside(self) -> None:
+        cases.empty(self.outside)
+        (self.outside / "secret.txt").write_text(self.canary + "\n")
+        program = self.outside / "program"
+        program.write_text(f'#!/bin/sh\necho {self.mark[:4]}""{self.mark[4:]}\n')
+        program.chmod(0o755)
+        (self.outside / "folder").mkdir()
+        (self.outside / "folder" / "kept.txt").write_text("kept\n")
+        self._fill_further()
+        self._give(self.outside)
+
+    def _fill_further(self) -> None:
+        """For a cage that needs more outside than a secret, a program and a folder."""
+
+    def _restore_jail(self) -> None:
+        cases.empty(self.jail)
+        shutil.copytree(self.base / "template", self.jail, symlinks=True, dirs_exist_ok=True)
+        self._give(self.jail)
+
+    def give_jail(self) -> None:
+        """Let the identity own what a test put into the jail."""
+        self._give(self.jail)
+
+    def _give(self, folder: Path) -> None:
+        """Let the identity own what it would own."""
+        if self.identity.user is None:
+            return
+        for path in [folder, *folder.rglob("*")]:
+            os.chown(path, self.identity.user, self.identity.user, follow_symlinks=False)
+
+    def _fingerprints(self) -> None:
+        self._outside_before = evidence.fingerprint(self.outside)
+        self._jail_before = evidence.fingerprint(self.jail, contents=False)
+
+    def add_standins(self, names: Iterable[str], *, loader: bool = True) -> None:
+        """Put a program that tries everything in the place of each of `names`.
+
+        `loader`: whether it also has the dynamic loader map a program. Who may start programs may start the loader, which
+        maps what it can read: that gains it nothing that an interpreter in `may_run` had not, so no policy with `may_run`
+        promises otherwise.
+        """
+        text = HOSTILE_PROGRAM.read_text().replace("@LOADER@", "tried" if loader else "left out")
+        text = text.replace("@MARK@", self.mark).replace("@OUTSIDE@", str(self.outside))
+        for name in names:
+            path = self.base / "standins" / name
+            path.write_text(text)
+            path.chmod(0o755)
+
+    def prepare(self, lay_out: Callable[[], None]) -> None:
+        """Change jail and outside by `lay_out`; `restore(changed=True)` takes it back."""
+        lay_out()
+        self._give(self.jail)
+        self._give(self.outside)
+        self._outside_before = evidence.fingerprint(self.outside)
+
+    def restore(self, *, changed: bool = False) -> None:
+        """Make jail and outside what they were."""
+        if evidence.fingerprint(self.outside) != self._outside_before:
+            self._fill_outside()
+            changed = True
+        for stray in set(os.listdir(self.base)) - _OWN_PLACES:
+            shutil.rmtree(self.base / stray)
+            changed = True
+        if changed or evidence.fingerprint(self.jail, contents=False) != self._jail_before:
+            self._restore_jail()
+            self._fingerprints()
