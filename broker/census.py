@@ -38,32 +38,40 @@ class Census:
         """Let go of the descriptor."""
         os.close(self._proc_fd)
 
-    def count(self) -> Count:
-        """Count this domain's processes and threads."""
-        processes = threads = 0
+    def members(self) -> list[int]:
+        """Return the ids of this domain's processes, dead ones that nobody has waited for among them."""
         with self._lock:  # listings share the descriptor's position
             names = os.listdir(self._proc_fd)
-        for name in names:
-            if name.isdecimal() and name != self._own and self._is_ours(int(name)):
-                processes += 1
-                threads += self._threads(name)
-        return Count(processes, threads)
+        return [int(name) for name in names if name.isdecimal() and name != self._own and _is_ours(int(name))]
+
+    def is_alive(self, pid: int) -> bool:
+        """Return whether a member still has memory, and so can still act."""
+        try:
+            os.readlink(f"{pid}/exe", dir_fd=self._proc_fd)
+        except OSError:
+            return False
+        return True
+
+    def count(self) -> Count:
+        """Count this domain's processes and threads."""
+        members = self.members()
+        return Count(len(members), sum(self._threads(pid) for pid in members))
 
     def exceeds(self, processes: int) -> bool:
         """Return whether there are more than `processes`, or more threads than so many may have."""
         now = self.count()
         return now.processes > processes or now.threads > processes * THREADS_PER_PROCESS
 
-    @staticmethod
-    def _is_ours(pid: int) -> bool:
+    def _threads(self, pid: int) -> int:
         try:
-            os.kill(pid, 0)
-        except OSError:
-            return False
-        return True
-
-    def _threads(self, name: str) -> int:
-        try:
-            return os.stat(f"{name}/task", dir_fd=self._proc_fd).st_nlink - _OWN_LINKS
+            return os.stat(f"{pid}/task", dir_fd=self._proc_fd).st_nlink - _OWN_LINKS
         except OSError:
             return 0
+
+
+def _is_ours(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except OSError:
+        return False
+    return True

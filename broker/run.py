@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol, TypeVar
 
-from broker import temporary
 from broker.census import THREADS_PER_PROCESS, Census
 from broker.confinement import own_execution
 from broker.containment import Containment, Prepared
@@ -25,6 +24,7 @@ from broker.limits import rlimits_for
 from broker.nursery import Nursery
 from broker.refusal import ExecutorError, Refusal
 from broker.spawn import spawn
+from broker.temporary import Folder
 from broker.warden import Terms, Warden
 from protocol.messages import ResultCode
 
@@ -35,6 +35,8 @@ DRAIN_S: Final = 0.15
 
 COUNT_S: Final = 0.03
 """How often a run's processes are counted."""
+SETTLE_MS: Final = 2
+"""Between two looks at what is dying."""
 LIMITED_S: Final = 5.0
 """How long the warden may take to limit a program that already runs."""
 REMOVED_S: Final = 10.0
@@ -98,7 +100,7 @@ class Call:
         self._job = running.job
         self._before = before
         self._done = done
-        self._temporary: str | None = None
+        self._temporary: Folder | None = None
         self._outer_fds: list[int] = []
         self._inner_fds: list[int] = []
         self._confined = False
@@ -147,9 +149,9 @@ class Call:
         environment = premises.environment | permitted.environment
         further = None
         if permitted.profile.temporary:
-            self._temporary = temporary.make(premises.temporary_base)
-            environment |= {"TMPDIR": self._temporary, "HOME": self._temporary}
-            further = Rule(self._temporary, READ | WRITE | own_execution(permitted.profile))
+            self._temporary = Folder(premises.temporary_base)
+            environment |= {"TMPDIR": self._temporary.path, "HOME": self._temporary.path}
+            further = Rule(self._temporary.path, READ | WRITE | own_execution(permitted.profile))
         stdout_r, stdout_w = self._pipe()
         stderr_r, stderr_w = self._pipe()
         terms = Terms(rlimits_for(permitted.limits), self._tasks(), self._writable_places())
@@ -164,7 +166,7 @@ class Call:
 
     def _writable_places(self) -> tuple[str, ...]:
         places = (self._premises.jail,) if self._job.permitted.profile.writes else ()
-        return places if self._temporary is None else (*places, self._temporary)
+        return places if self._temporary is None else (*places, self._temporary.path)
 
     def _pipe(self) -> tuple[int, int]:
         read_fd, write_fd = os.pipe2(os.O_CLOEXEC)
@@ -231,6 +233,26 @@ class Call:
         else:
             self._exit_code = os.waitstatus_to_exitcode(os.waitpid(started.pid, 0)[1])
         os.close(started.pidfd)
+        if self._prepared.layers.filter.programs and self._premises.census is not None:
+            self._settle(self._premises.census)
+
+    def _settle(self, census: Census) -> None:
+        """See that what the program started is gone too: a killed process takes a moment to die.
+
+        One that became our child, as it does where the broker is process 1, is waited for, so that no
+        zombie stays.
+        """
+        deadline = time.monotonic() + DRAIN_S
+        while time.monotonic() < deadline:
+            alive = False
+            for pid in census.members():
+                with contextlib.suppress(ChildProcessError):
+                    os.waitpid(pid, os.WNOHANG)
+                alive = alive or census.is_alive(pid)
+            if not alive:
+                return
+            self._kill_domain()
+            select.poll().poll(SETTLE_MS)
 
     def _kill(self, started: Started) -> None:
         """Kill what this call started; without scoped signals only its process group is reached."""
@@ -252,7 +274,8 @@ class Call:
     def _completed(self, verdict: Verdict) -> Completed:
         self._close(self._outer_fds)
         if self._temporary is not None:
-            self._premises.warden.remove(self._temporary).wait(REMOVED_S)
+            self._premises.warden.remove(self._temporary.path).wait(REMOVED_S)
+            self._temporary.close()
         job = self._job
         stdout, stderr = job.stdout.close(), job.stderr.close()
         ended = verdict.code is ResultCode.OK

@@ -6,7 +6,9 @@ removed after everything in the call's domain was killed, so nobody changes it m
 removed is left, and said.
 """
 
+import fcntl
 import os
+import time
 from typing import Final
 
 from broker.refusal import StartupError
@@ -14,6 +16,7 @@ from broker.refusal import StartupError
 BASES: Final = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108 - the folder made there is private and has a random name
 _PREFIX: Final = "htmcp-"
 _FOLDER_MODE: Final = 0o700
+_FRESH_S: Final = 60.0  # a folder that is being made is not locked yet
 _FOLDER: Final = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -30,11 +33,44 @@ def base_outside(jail: str) -> str:
     )
 
 
-def make(base: str) -> str:
-    """Return the real path of a new folder in `base` that only this user may enter. Raises OSError."""
-    path = f"{base}/{_PREFIX}{os.urandom(16).hex()}"
-    os.mkdir(path, _FOLDER_MODE)
-    return path
+class Folder:
+    """A new folder in `base` that only this user may enter, locked while this broker uses it. `path` is
+    real.
+    """
+
+    def __init__(self, base: str) -> None:
+        """Make it. Raises OSError."""
+        self.path = f"{base}/{_PREFIX}{os.urandom(16).hex()}"
+        os.mkdir(self.path, _FOLDER_MODE)
+        self._fd = os.open(self.path, os.O_RDONLY | _FOLDER)
+        fcntl.flock(self._fd, fcntl.LOCK_SH)
+
+    def close(self) -> None:
+        """Let go of it; if it is still there, a later broker will remove it."""
+        os.close(self._fd)
+
+
+def remove_abandoned(base: str) -> None:
+    """Remove the folders in `base` that brokers of this user left when they were killed."""
+    for name in os.listdir(base):
+        path = f"{base}/{name}"
+        if name.startswith(_PREFIX) and _is_abandoned(path):
+            remove(path)
+
+
+def _is_abandoned(path: str) -> bool:
+    try:
+        fd = os.open(path, os.O_RDONLY | _FOLDER)
+    except OSError:
+        return False
+    try:
+        status = os.fstat(fd)
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:  # somebody's: locked
+        return False
+    finally:
+        os.close(fd)
+    return status.st_uid == os.geteuid() and time.time() - status.st_ctime > _FRESH_S
 
 
 def remove(path: str) -> bool:

@@ -55,6 +55,7 @@ class Warden:
         self._epoll.register(self._wake_fd, select.EPOLLIN)
         self._wards: dict[int, Ward] = {}
         self._ended = False
+        self._swept = False
 
     def live(self) -> None:
         """Answer and act, until `close`."""
@@ -97,6 +98,10 @@ class Warden:
     def remove(self, folder: str) -> Latch:
         """Remove a temporary folder soon; in a thread of its own, as it may hold much."""
         removed = Latch()
+        if not self._swept:
+            self._swept = True
+            base = os.path.dirname(folder)
+            self._do(lambda: _thread.start_new_thread(_sweep, (base,)))
         self._do(lambda: _thread.start_new_thread(_remove, (folder, removed)))
         return removed
 
@@ -151,3 +156,8 @@ def _remove(folder: str, removed: Latch) -> None:
         temporary.remove(folder)
     finally:
         removed.open()
+
+
+def _sweep(base: str) -> None:
+    with contextlib.suppress(OSError):
+        temporary.remove_abandoned(base)

@@ -273,7 +273,8 @@ def test_one_call_cannot_reach_the_temporary_folder_of_another(confined: Confine
 def test_a_temporary_tree_is_removed_however_deep_shut_or_linked(tmp_path: Path) -> None:
     kept = tmp_path / "kept"
     kept.write_text("outside")
-    top = Path(temporary.make(str(tmp_path)))
+    folder = temporary.Folder(str(tmp_path))
+    top = Path(folder.path)
     here = os.open(top, os.O_RDONLY)
     for _ in range(1500):  # deeper than a path may be long, and than a recursion may go
         os.mkdir("a", 0o700, dir_fd=here)
@@ -287,8 +288,23 @@ def test_a_temporary_tree_is_removed_however_deep_shut_or_linked(tmp_path: Path)
     (top / "shut" / "inner").mkdir(mode=0)
     (top / "shut").chmod(0)
     assert temporary.remove(str(top))
+    folder.close()
     assert not top.exists()
     assert kept.read_text() == "outside"
+
+
+def test_folders_of_killed_brokers_are_removed_and_those_in_use_are_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(temporary, "_FRESH_S", -1.0)
+    abandoned, used = (temporary.Folder(str(tmp_path)) for _ in range(2))
+    (Path(abandoned.path) / "left").write_text("x")
+    abandoned.close()
+    (tmp_path / "htmcp-link").symlink_to(tmp_path / "kept")
+    (tmp_path / "kept").mkdir()
+    temporary.remove_abandoned(str(tmp_path))
+    assert sorted(os.listdir(tmp_path)) == sorted(["htmcp-link", "kept", Path(used.path).name])
+    used.close()
 
 
 def test_progress_tells_time_and_bytes(confined: Confined) -> None:
