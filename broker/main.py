@@ -4,11 +4,14 @@ Always true: whatever goes wrong before a frontend exists is one line on stderr 
 line that cannot be read; no traceback. Operator commands are imported when they are asked for.
 """
 
+import contextlib
 import os
 import sys
 from collections.abc import Callable
 from importlib import import_module
+from typing import NoReturn
 
+from broker import lean  # before anything that imports msgspec
 from broker.refusal import StartupError
 
 EXIT_CONFIGURATION = 78
@@ -30,25 +33,36 @@ OPERATOR_COMMANDS = {
 
 def hardened_terminal_mcp() -> None:
     """Run `hardened-terminal-mcp`."""
-    sys.exit(_guarded(_main, sys.argv[1:]))
+    _leave(_guarded(_main, sys.argv[1:]))
 
 
 def hardened_terminal_broker() -> None:
     """Run `hardened-terminal-broker`."""
-    sys.exit(_guarded(_broker_main, sys.argv[1:]))
+    _leave(_guarded(_broker_main, sys.argv[1:]))
+
+
+def _leave(status: int) -> NoReturn:
+    """End the process. The interpreter's own end would take apart, piece by piece, what the kernel frees at once."""
+    with contextlib.suppress(OSError):
+        _flushed(status)
+    os._exit(status)
+
+
+def _flushed(status: int) -> int:
+    print(end="", flush=True)
+    return status
 
 
 def _guarded(main: Callable[[list[str]], int], arguments: list[str]) -> int:
     try:
         _open_missing_streams()
-        return main(arguments)
+        return _flushed(main(arguments))
     except StartupError as error:
         print(f"hardened-terminal-mcp: {error}", file=sys.stderr)
         return EXIT_CONFIGURATION
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # so that the interpreter's last flush does not fail
         return 141
     except Exception as error:  # noqa: BLE001 - no traceback reaches a client's log
         print(f"hardened-terminal-mcp: internal error: {type(error).__name__}: {error}", file=sys.stderr)
@@ -64,6 +78,7 @@ def _open_missing_streams() -> None:
 
 def _main(arguments: list[str]) -> int:
     if arguments and arguments[0] in OPERATOR_COMMANDS:
+        lean.end_of_start()
         module, _ = OPERATOR_COMMANDS[arguments[0]]
         status: int = import_module(module).main(arguments[1:])
         return status

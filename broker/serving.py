@@ -11,7 +11,7 @@ import stat
 from _socket import socketpair  # the module socket costs every start its enums
 from typing import TYPE_CHECKING
 
-from broker import configuration, frontend_process, kernel
+from broker import configuration, frontend_process, kernel, lean
 from broker.configuration import Settings
 from broker.refusal import StartupError
 
@@ -42,7 +42,9 @@ def serve_frontend(argv: tuple[str, ...]) -> int:
 def _service(settings: Settings, read_fd: int, write_fd: int) -> "Service":
     from broker import startup
 
-    return startup.service(settings, read_fd, write_fd)
+    service = startup.service(settings, read_fd, write_fd)
+    lean.end_of_start()
+    return service
 
 
 def serve_fd(fd: int) -> int:
