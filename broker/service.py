@@ -20,6 +20,7 @@ from broker.pipeline import Admitted, Pipeline
 from protocol.framing import ProtocolViolation
 from protocol.messages import (
     PROTOCOL_VERSION,
+    AnyReply,
     AnyRequest,
     CancelRequest,
     DescribeRequest,
@@ -212,8 +213,10 @@ class Service:
         self._send(Refusal(reason))
         self._end(EXIT_VIOLATION)
 
-    def _send(self, reply: object) -> None:
-        self._connection.send(reply)  # type: ignore[arg-type]
+    def _send(self, reply: AnyReply) -> None:
+        # a refusal is the last frame; what still ends is recorded, not told
+        if self._status != EXIT_VIOLATION:
+            self._connection.send(reply)
 
     # Commands
 
