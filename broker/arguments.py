@@ -49,6 +49,19 @@ BROKER_EXAMPLES = """examples:
 exit status: the frontend's with -- PROGRAM, else 0; 76 a frontend broke the protocol, 78 configuration"""
 
 
+def read(arguments: list[str], others: dict[str, str]) -> argparse.Namespace:
+    """Return what the command line says. Ends the process with status 2 if it cannot be read."""
+    top = parser(others)
+    options, unknown = top.parse_known_args(arguments)
+    if unknown and options.name in ("run", "explain"):
+        top.error(
+            f'the command is one word, in quotes, as in: {options.name} "ls -l"; not known: {" ".join(unknown)}'
+        )
+    if unknown:
+        top.error(f"unrecognized arguments: {' '.join(unknown)}")
+    return options
+
+
 def parser(others: dict[str, str]) -> argparse.ArgumentParser:
     """Return the parser of `hardened-terminal-mcp`. `others`: commands that read their own options, and what they do."""
     top = _new("hardened-terminal-mcp", TOP, EXAMPLES)

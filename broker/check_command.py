@@ -81,16 +81,18 @@ def _print(report: dict[str, Any]) -> None:
     )
     for line in report["failed_tests"]:
         print(f"self-test failed: {line}")
-    if report["trust"]:
-        print(f"not trusted here: {report['trust']}")
     for warned in report["warnings"]:
         print(f"warning: {warned['place']}: {warned['text']}")
     if not report["failed_tests"]:
-        print(
-            "usable"
-            if not report["warnings"]
-            else f"usable; think about {_counted(len(report['warnings']), 'warning')}"
-        )
+        print(_conclusion(report))
+
+
+def _conclusion(report: dict[str, Any]) -> str:
+    warnings = len(report["warnings"])
+    think = f"; think about {_counted(warnings, 'warning')}" if warnings else ""
+    return (
+        f"usable{think}" if not report["trust"] else f"usable elsewhere{think}; not here: {report['trust']}"
+    )
 
 
 def _counted(number: int, noun: str) -> str:

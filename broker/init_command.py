@@ -27,8 +27,8 @@ def main(arguments: list[str]) -> int:
     path = options.output or os.path.join(configuration.config_folder(os.environ), "policy.toml")
     if options.client:
         print(f"# for {CLIENTS[options.client][0]}; the jail is this folder", file=sys.stderr)
-        if not os.path.exists(path):
-            print(f"# {path} does not exist yet: write it with {configuration.NAME} init", file=sys.stderr)
+        for line in _doubts(os.path.realpath(path)):
+            print(f"# {line}", file=sys.stderr)
         print(_snippet(options.client, os.path.abspath(path)))
         return 0
     raw = configuration.read_policy(configuration.shipped_policy_path()).raw
@@ -87,6 +87,17 @@ def _snippet(client: str, policy: str) -> str:
     return msgspec.json.format(msgspec.json.encode(snippet), indent=2).decode()
 
 
+def _doubts(policy: str) -> list[str]:
+    """Return what keeps a server with this snippet from starting, as far as it can be told from here."""
+    doubts = []
+    if not os.path.exists(policy):
+        doubts.append(f"{policy} does not exist yet: write it with {configuration.NAME} init")
+    jail = os.path.join(os.path.realpath(os.getcwd()), "")
+    if os.path.realpath(configuration.state_folder(os.environ)).startswith(jail):
+        doubts.append(f"{jail} holds your audit trail, so it can be no jail: go to the project's own folder")
+    return doubts
+
+
 def _next_steps(path: str, *, named: bool) -> str:
     prefix = f"HTMCP_POLICY_FILE={path} " if named else ""
     option = f" --output {path}" if named else ""
@@ -95,7 +106,7 @@ def _next_steps(path: str, *, named: bool) -> str:
 next:
   1. read it; allow what you need     $EDITOR {path}
   2. check it                         {configuration.NAME} check {path}
-  3. try it in a folder of yours      {prefix}{configuration.NAME} run "git status"
+  3. try it in a folder of yours      {prefix}{configuration.NAME} run "ls -l"
   4. print your client's snippet      {configuration.NAME} init --client claude{option}
      (or cursor, vscode) in the folder that is to be the jail, and paste it into {CLIENTS["claude"][0]}
   5. see what was called              {configuration.NAME} audit show"""

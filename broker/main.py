@@ -95,9 +95,9 @@ def _plain(arguments: list[str]) -> tuple[str, ...] | None:
 
 
 def _parsed(arguments: list[str]) -> tuple[str, ...]:
-    from broker.arguments import parser
+    from broker.arguments import read
 
-    options = parser({name: text for name, (_, text) in OPERATOR_COMMANDS.items()}).parse_args(arguments)
+    options = read(arguments, {name: text for name, (_, text) in OPERATOR_COMMANDS.items()})
     if options.name in (None, "serve"):
         return _mcp_frontend()
     form = "json" if options.json else "text"
@@ -107,6 +107,11 @@ def _parsed(arguments: list[str]) -> tuple[str, ...]:
 def _mcp_frontend() -> tuple[str, ...]:
     from broker import frontend_process
 
+    if os.isatty(0) and os.isatty(2):  # a person, who would otherwise wait for something to happen
+        print(
+            "serving MCP on this terminal, as clients start it; Ctrl-D ends it, --help says more",
+            file=sys.stderr,
+        )
     return frontend_process.python_frontend(frontend_process.MCP_SERVER)
 
 
