@@ -13,7 +13,7 @@ from protocol import bare, framing
 from protocol.messages import COMMAND_CHARACTERS
 from tests.faults.bare_client import HELLO, BareClient, frame
 from tests.support import processes, trail
-from tests.support.place import Place
+from tests.support.place import POLICY, Place
 
 EXIT_VIOLATION = 76
 """EX_PROTOCOL of sysexits.h."""
