@@ -128,8 +128,10 @@ def test_a_million_cancels_are_taken_in_bounded_time_and_the_next_request_is_ans
 
 @pytest.mark.parametrize("kind", ["describe", "malformed"])
 def test_a_frontend_that_does_not_read_its_replies_cannot_make_the_memory_grow(
-    place: Place, kind: str
+    tmp_path: Path, kind: str
 ) -> None:
+    names = ", ".join(f'"a-program-that-is-not-installed-{number}"' for number in range(150))
+    place = Place(tmp_path, POLICY.replace("allow = [", f"allow = [{names},"))  # a description of kilobytes
     fields = {} if kind == "describe" else {"tool": "run_command", "arguments": "", "problem": "x" * 1000}
     flood = b"".join(frame(kind, id=number, **fields) for number in range(1, 20_000))
     with BareClient(place) as client:
