@@ -47,6 +47,7 @@ _CHECKS: dict[str, Callable[[str], bool]] = {
     "mixed_digit": _unmasked(lambda value: randomness.classes(value) >= 2 and randomness.has_digit(value)),
     "three_classes": _unmasked(lambda value: randomness.classes(value) == 3),
     "random": _unmasked(lambda value: randomness.classes(value) >= 2 and randomness.entropy_bits(value[:200]) > 3.5),
+    "chance": placeholders.is_chance,
     "jwt": lambda value: len(set(value)) > 12 and "." in value,
     "basic": _is_basic,
     "value": lambda value: not placeholders.is_stand_in(value),

@@ -21,7 +21,7 @@ from broker.regex_engine import Expression, escaped
 MARKER = "[redacted:"
 SHORTEST = 6
 _VARIABLE = Expression(
-    r"\$(?:[A-Z_][A-Z0-9_]{2,}|[a-z_][a-z0-9_]*(?:$|[^a-zA-Z0-9])|[0-9]$)|%[A-Za-z_]+%$|%[a-z(]|:[a-z_]+$|\?$|[#.][a-z][a-z\-]*$"
+    r"\$(?:[A-Z_][A-Z0-9_]{2,}|[a-z_][a-z0-9_]*(?:$|[^a-zA-Z0-9])|[0-9]$)|%[A-Za-z_]+%$|%[sdrvqf]$|%\([a-z_]+\)|@[a-z][a-z0-9_/.\-]*$|[*&]+[A-Za-z_][A-Za-z0-9_]*$|:[a-z_]+$|\?$|[#.][a-z][a-z\-]*$"
     r"|#[0-9A-Fa-f]{3,8}$|[A-Z]{2,}(?:_[A-Z]+)+$|(?i:password|passwd|secret|token|pass|test|user|admin|qwerty|welcome)[0-9!]{0,4}$"
 )
 _SPOKEN_OF = Expression(
@@ -42,7 +42,18 @@ def is_stand_in(value: str) -> bool:
         or _has_part_of_stand_in(low)
         or _is_variable(value)
         or is_monotonous(low)
+        or _is_path(value)
     )
+
+
+def _is_path(value: str) -> bool:
+    """`/run/secrets/db`; but keys in base64 may begin with a slash too."""
+    return value[:1] == "/" and not is_chance(value)
+
+
+def is_chance(value: str) -> bool:
+    """Only chance puts small letters, capitals and digits together so."""
+    return len(value) >= 16 and classes(value) == 3 and is_gibberish(value)
 
 
 @lru_cache(maxsize=1)
@@ -88,6 +99,8 @@ def is_secret_value(value: str, *, quoted: bool, certain: bool, tight: bool = Fa
 
 def _is_name_of_something(value: str, *, literal: bool) -> bool:
     """An identifier that speaks of secrets (`Ed25519PrivateKey`), or a path of names where code may stand."""
+    if is_chance(value):
+        return False
     return _looks_at(_SPOKEN_OF, value) or (not literal and _looks_at(_NAME_PATH, value))
 
 
@@ -136,7 +149,7 @@ def _is_plain_datum(value: str) -> bool:
         digits = digits.replace(joint, "")
     if digits.isdigit():
         return len(value) < 8 or digits != value
-    if value[0] in "/~=" or "://" in value or value.startswith(("./", "../", "\\\\")):
+    if value[0] == "=" or value.startswith("~/") or "://" in value or value.startswith(("./", "../", "\\\\")):
         return True
     if _looks_at(_VERSIONED, value.lower()):
         return True

@@ -247,7 +247,7 @@ class RedactionStream:
             spans = self._spans(window)
             commit = self._commit(window, spans)
             out.append(self._replaced(window, self._done, commit, spans))
-            context = _line_start(window, max(0, commit - CONTEXT_BYTES))
+            context = min(commit, _line_start(window, max(0, commit - CONTEXT_BYTES)))
             base += context
             self._done = commit - context
         self._pending = [data[base:]]

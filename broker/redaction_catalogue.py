@@ -9,6 +9,7 @@ from functools import lru_cache
 import msgspec
 
 REACH_BYTES = 4096
+_FILE = __file__.removesuffix("redaction_catalogue.py") + "redaction_patterns.json"
 
 
 class Pattern(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -21,27 +21,26 @@ KEYED = [
     "tool --token {base62:20} x",
     "api.key={hex:32}",
 ]
-PIECES = st.sampled_from(
-    [
-        "\n",
-        " ",
-        "=",
-        ": ",
-        '"',
-        "'",
-        "password",
-        "token=",
-        "key: ",
-        "sk-",
-        "ghp_",
-        "eyJ",
-        "://a:",
-        "@",
-        "[REDACTED:x]",
-    ]
-    + ["\x1b[31m", "\\n", "é", "🚀", "Authorization: Bearer ", "\r", "%3D", "&", ";", "login "]
-    + ["-----BEGIN RSA PRIVATE KEY-----", "-----END RSA PRIVATE KEY-----"]
-)
+WORDS = [
+    "\n",
+    " ",
+    "=",
+    ": ",
+    '"',
+    "'",
+    "password",
+    "token=",
+    "key: ",
+    "sk-",
+    "ghp_",
+    "eyJ",
+    "://a:",
+    "@",
+    "[REDACTED:x]",
+]
+SIGNS = ["\x1b[31m", "\\n", "é", "🚀", "Authorization: Bearer ", "\r", "%3D", "&", ";", "login "]
+ARMOUR = ["-----BEGIN RSA PRIVATE KEY-----", "-----END RSA PRIVATE KEY-----"]
+PIECES = st.sampled_from([*WORDS, *SIGNS, *ARMOUR])
 SECRETS = st.builds(filled, st.sampled_from(EXAMPLES + KEYED), st.integers(1, 50))
 PLAIN = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
 TEXTS = st.lists(PIECES | SECRETS | PLAIN, max_size=30).map("".join)

@@ -132,7 +132,18 @@ def test_keyed_secrets_say_which_kind_they_were() -> None:
     assert redact(f"MY_API_KEY={VALUE}") == "MY_API_KEY=[REDACTED:api_key]"
 
 
+def test_a_key_in_base64_that_begins_like_a_path_is_no_path() -> None:
+    for seed in range(50):
+        value = "/" + filled("{base64:39}", seed)
+        assert (
+            redact(f"aws_secret_access_key = {value}\n")
+            == "aws_secret_access_key = [REDACTED:aws_secret_access_key]\n"
+        )
+
+
 STAYS = [
+    "private_key: /etc/ssl/private/server.key",
+    "TOKEN=/var/run/secrets/kubernetes.io/serviceaccount/token",
     'API_KEY=""',
     "password: null",
     "export OPENAI_API_KEY=<your-key-here>",
