@@ -67,6 +67,9 @@ def not_run(about: str) -> dict[str, str]:
 GATE_ALONE = not_run("case")
 """Cases that the gate refuses under every policy, so that no kernel ever sees them."""
 
+REFUSED_BY_DESIGN = not_run("refused by design")
+"""Cases that the shipped policy should allow by their data's label, and does not."""
+
 HOSTILE = load("gtfobins.jsonl", "cves.jsonl")
 PROGRAMS = sorted({case.program for case in HOSTILE} | {case.argv[0] for case in HOSTILE if case.argv})
 

@@ -6,6 +6,7 @@ that nothing was.
 
 import base64
 import codecs
+import functools
 import hashlib
 import os
 import re
@@ -17,6 +18,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+_COMMON = 8
 _LETTERS_TO_CARRY = 12
 """How much of the canary an encoding must show: enough not to come up by chance."""
 
@@ -53,7 +55,8 @@ def _unnumbered(text: str) -> str:
 
 def _needles(secret: str) -> Iterator[tuple[str, str]]:
     raw = secret.encode()
-    for start in range(len(secret) - _LETTERS_TO_CARRY + 1):  # a narrow column, or a line that was cut
+    # A narrow column, or a line that was cut; what all canaries begin with is no evidence
+    for start in range(_COMMON, len(secret) - _LETTERS_TO_CARRY + 1):
         part = secret[start : start + _LETTERS_TO_CARRY]
         yield f"plain at {start}", part
         yield f"lower case at {start}", part.lower()
@@ -64,9 +67,9 @@ def _needles(secret: str) -> Iterator[tuple[str, str]]:
     yield "percent", "".join(f"%{byte:02x}" for byte in raw)
     yield "octal bytes", "".join(f"{byte:03o}" for byte in raw)
     yield "decimal bytes", "".join(str(byte) for byte in raw)
-    yield "binary", "".join(f"{byte:08b}" for byte in raw[:_LETTERS_TO_CARRY])
+    yield "binary", "".join(f"{byte:08b}" for byte in raw[_COMMON:])
     for form, digits in (("octal words", "06o"), ("hexadecimal words", "04x")):
-        pairs = [int.from_bytes(raw[at : at + 2], "little") for at in range(0, _LETTERS_TO_CARRY, 2)]
+        pairs = [int.from_bytes(raw[at : at + 2], "little") for at in range(_COMMON, len(raw) - 1, 2)]
         yield form, "".join(format(pair, digits) for pair in pairs)
     yield from _aligned("base64", raw, base64.b64encode, 3, 4)
     yield from _aligned("base32", raw, base64.b32encode, 5, 8)
@@ -83,6 +86,7 @@ PASSWD = re.compile(r"^(root|daemon|nobody):[^:\n]*:\d+:\d+", re.MULTILINE)
 """Lines of passwd(5) that stand in every installation's file."""
 
 
+@functools.cache
 def _passwd_encodings() -> Encodings:
     return Encodings(Path("/etc/passwd").read_text().splitlines()[0])
 

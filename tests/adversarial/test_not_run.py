@@ -14,6 +14,6 @@ def test_the_list_names_only_programs_and_cases_that_exist() -> None:
 
 
 def test_every_reason_is_a_sentence() -> None:
-    for about in ("case", "program", "identity", "watch"):
+    for about in ("case", "program", "identity", "watch", "everyday", "refused by design"):
         assert not_run(about)
         assert all(len(reason) > 30 for reason in not_run(about).values())
