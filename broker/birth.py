@@ -17,10 +17,11 @@ from typing import Final
 from broker import kernel, limits, seccomp, shebang
 from broker.canary import layers_in_force
 from broker.confinement import DEVICES, SYSTEM_FILES, SYSTEM_FOLDERS, runnable
-from broker.containment import InForce, OwnedFd
+from broker.containment import InForce
 from broker.landlock import READ, READ_DIR, READ_FILE, Rule, Rulesets
 from broker.limits import RLimits
 from broker.nursery import shed_rights
+from broker.owned_fd import OwnedFd
 from broker.refusal import StartupError
 from broker.spawn import spawn
 

@@ -14,7 +14,8 @@ from functools import cache
 from typing import Final, NamedTuple
 
 from broker import kernel, landlock, seccomp
-from broker.containment import InForce, OwnedFd
+from broker.containment import InForce
+from broker.owned_fd import OwnedFd
 from broker.refusal import StartupError
 
 OUTSIDE: Final = "/proc/self/status"

@@ -6,12 +6,12 @@ what is in force was decided once, at start (`canary`), and never changes.
 """
 
 import os
-from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from broker import kernel, seccomp
 from broker.confinement import Layers, Places, layers_for
 from broker.landlock import Rule, Rulesets
+from broker.owned_fd import OwnedFd
 from broker.profile import Profile
 from broker.programs import Program
 
@@ -29,18 +29,6 @@ class InForce(NamedTuple):
     files: bool
     filters: bool
     asks: bool
-
-
-class OwnedFd:
-    """A descriptor that is closed when nobody holds this any more."""
-
-    __slots__ = ("fd",)
-
-    def __init__(self, fd: int) -> None:
-        self.fd = fd
-
-    def __del__(self, close: Callable[[int], None] = os.close) -> None:
-        close(self.fd)
 
 
 class Prepared(NamedTuple):

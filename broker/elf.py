@@ -25,7 +25,7 @@ def loader_of(path: str | bytes) -> str | None:
         return None
     try:
         return _loader(fd)
-    except struct.error:
+    except (struct.error, OverflowError, OSError):
         return None
     finally:
         os.close(fd)

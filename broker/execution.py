@@ -91,6 +91,10 @@ class Executor:
             raise
         return running
 
+    def rest(self) -> None:
+        """Make ready for the next jobs, now that nobody waits."""
+        self.nursery.refill()
+
     def ended(self, running: Running) -> None:
         """Forget a run; called once, when it has ended or never began."""
         self._runs.discard(running)

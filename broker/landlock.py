@@ -10,6 +10,7 @@ import stat
 from typing import Final, NamedTuple
 
 from broker import kernel
+from broker.owned_fd import OwnedFd
 
 EXECUTE, WRITE_FILE, READ_FILE, READ_DIR, REMOVE_DIR, REMOVE_FILE = (1 << bit for bit in range(6))
 MAKE_CHAR, MAKE_DIR, MAKE_REG, MAKE_SOCK, MAKE_FIFO, MAKE_BLOCK, MAKE_SYM = (1 << bit for bit in range(6, 13))
@@ -61,11 +62,11 @@ class Rulesets:
 
     def __init__(self, abi: int) -> None:
         self.abi = abi
-        self._places: dict[str, tuple[int, int] | None] = {}
+        self._places: dict[str, tuple[OwnedFd, int] | None] = {}
 
     def know(self, path: str, place_fd: int) -> None:
         """Let `path` in rules mean the folder that `place_fd` is open on, whatever has that name by now."""
-        self._places[path] = (os.dup(place_fd), -1)
+        self._places[path] = (OwnedFd(os.dup(place_fd)), -1)
 
     def build(self, rules: tuple[Rule, ...], *, network: bool) -> int:
         """Return a ruleset's descriptor, close-on-exec. Raises OSError."""
@@ -100,26 +101,23 @@ class Rulesets:
             self._places[rule.path] = _open_place(rule.path)
         place = self._places[rule.path]
         if place is not None:
-            place_fd, possible = place
+            owned, possible = place
             rights = rule.rights & possible & handled_rights(self.abi)
             if rights:
-                kernel.landlock_add_path(ruleset_fd, place_fd, rights)
+                kernel.landlock_add_path(ruleset_fd, owned.fd, rights)
 
     def add_once(self, ruleset_fd: int, rule: Rule) -> None:
         """Grant a place that comes and goes, such as one call's temporary folder. Raises OSError."""
         place = _open_place(rule.path)
         if place is None:
             raise FileNotFoundError(rule.path)
-        try:
-            kernel.landlock_add_path(ruleset_fd, place[0], rule.rights & handled_rights(self.abi))
-        finally:
-            os.close(place[0])
+        kernel.landlock_add_path(ruleset_fd, place[0].fd, rule.rights & handled_rights(self.abi))
 
 
-def _open_place(path: str) -> tuple[int, int] | None:
+def _open_place(path: str) -> tuple[OwnedFd, int] | None:
     try:
-        place_fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        owned = OwnedFd(os.open(path, os.O_PATH | os.O_CLOEXEC))
     except OSError:
         return None
-    folder = stat.S_ISDIR(os.fstat(place_fd).st_mode)
-    return place_fd, -1 if folder else FILE_RIGHTS
+    folder = stat.S_ISDIR(os.fstat(owned.fd).st_mode)
+    return owned, -1 if folder else FILE_RIGHTS

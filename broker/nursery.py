@@ -13,6 +13,7 @@ import os
 import select
 import signal
 from _queue import SimpleQueue  # `queue` is the same behind 2 ms of imports
+from collections import deque
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
@@ -75,6 +76,27 @@ Task = Callable[[], None]
 """What a thread of the nursery runs once, then it ends."""
 
 
+class Seat:
+    """Where one thread waits for its task. A queue for all would wake two threads a call, of which one waits again."""
+
+    __slots__ = ("_called", "_task")
+
+    def __init__(self) -> None:
+        self._task: Task | None = None
+        self._called = _thread.allocate_lock()
+        self._called.acquire()
+
+    def call(self, task: Task | None) -> None:
+        """Wake the thread with a task, or with None to let it go. To be called once."""
+        self._task = task
+        self._called.release()
+
+    def wait(self) -> Task | None:
+        """Wait for the call, and return the task."""
+        self._called.acquire()
+        return self._task
+
+
 class Nursery:
     """Runs tasks, each in a thread of its own that may confine itself.
 
@@ -97,11 +119,12 @@ class Nursery:
         self._first = first
         self._scope_fd = scope_fd
         self._identity = identity
-        self._tasks: SimpleQueue[Task | None] = SimpleQueue()
+        self._seats: list[Seat] = []
+        self._tasks: deque[Task] = deque()
+        self._coming = WARM_THREADS
         self._orders: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
         self._ready: SimpleQueue[StartupError | None] = SimpleQueue()
         self._lock = _thread.allocate_lock()
-        self._idle = 0
         self._leash_fd = -1
         self._reaper_fd = -1
         self.reaper_pid = 0
@@ -125,11 +148,22 @@ class Nursery:
         if not self.guarded:
             raise ExecutorError("the process that ends commands with this server is gone; restart the server")
         with self._lock:
-            self._idle -= 1
-            missing = self._idle < 0
-        if missing:
+            seat = self._seats.pop() if self._seats else None
+            if seat is None:
+                self._tasks.append(task)
+                self._coming += 1
+        if seat is None:
             self._orders.put(self._add_thread)
-        self._tasks.put(task)
+        else:
+            seat.call(task)
+
+    def refill(self) -> None:
+        """Have threads made in the place of those that were used; for when no answer has to wait for it."""
+        with self._lock:
+            missing = WARM_THREADS + len(self._tasks) - len(self._seats) - self._coming
+            self._coming += max(0, missing)
+        for _ in range(missing):
+            self._orders.put(self._add_thread)
 
     def order(self, action: Callable[[], object]) -> None:
         """Run a short `action` in the nursery's own thread, which no file rule confines."""
@@ -138,8 +172,10 @@ class Nursery:
     def close(self) -> None:
         """Kill everything that was started in here, and let the idle threads go."""
         self._orders.put(None)
-        for _ in range(WARM_THREADS):
-            self._tasks.put(None)
+        with self._lock:
+            seats, self._seats = self._seats, []
+        for seat in seats:
+            seat.call(None)
         if self._leash_fd >= 0:
             os.close(self._leash_fd)
             self._leash_fd = -1
@@ -169,16 +205,18 @@ class Nursery:
             action()
 
     def _add_thread(self) -> None:
-        with self._lock:
-            self._idle += 1
         _thread.start_new_thread(self._wait_for_task, ())
 
     def _wait_for_task(self) -> None:
-        task = self._tasks.get()
+        seat = Seat()
+        with self._lock:
+            self._coming -= 1
+            task = self._tasks.popleft() if self._tasks else None
+            if task is None:
+                self._seats.append(seat)
+        task = task or seat.wait()
         if task is not None:
             task()
-            if self._idle < WARM_THREADS:  # after the call, so that making threads is not part of one
-                self._orders.put(self._add_thread)
 
     def _start_reaper(self) -> None:
         read_fd, self._leash_fd = os.pipe2(os.O_CLOEXEC)

@@ -53,8 +53,10 @@ def prove(executor: Starts, jail: Jail) -> None:
     except ExecutorError as error:
         raise StartupError(f"the proof of containment cannot be run: {error}") from None
     ended = completed.get()
+    if ended.exit_code is None:
+        raise StartupError(f"the proof of containment cannot be run: {ended.reason}")
     if ended.exit_code not in REFUSED:
-        how = ESCAPED.get(ended.exit_code or 0) or ended.reason or f"its shell ended with {ended.exit_code}"
+        how = ESCAPED.get(ended.exit_code) or f"its shell ended with {ended.exit_code}"
         raise StartupError(f"containment was tried and does not hold: {how}")
 
 

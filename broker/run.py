@@ -182,7 +182,7 @@ class Call:
         try:
             listener_fd = premises.containment.confine(self._prepared, self._job.cwd_fd, further)
         except OSError as error:
-            raise ExecutorError(f"the command cannot be confined: {error.strerror}") from None
+            raise ExecutorError(f"the command cannot be confined to its folder: {error.strerror}") from None
         self._confined = True
         if listener_fd < 0:
             return False

@@ -149,8 +149,9 @@ semget semop semtimedop setdomainname sethostname setns settimeofday shmat shmct
 swapoff swapon sysfs syslog umount2 uselib ustat vhangup _sysctl
 """
 _ABSENT: Final = """
-clone3 execveat io_setup io_destroy io_submit io_cancel io_getevents io_uring_enter io_uring_register
-io_uring_setup memfd_create memfd_secret modify_ldt removexattrat setxattrat userfaultfd
+clone3 execveat inotify_init inotify_init1 io_setup io_destroy io_submit io_cancel io_getevents
+io_uring_enter io_uring_register io_uring_setup memfd_create memfd_secret modify_ldt removexattrat
+setxattrat userfaultfd
 """
 _METADATA: Final = """
 chmod chown fchmod fchmodat fchmodat2 fchown fchownat fremovexattr fsetxattr futimesat lchown lremovexattr

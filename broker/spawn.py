@@ -6,9 +6,9 @@ then, to put limits on the new process while its exec waits (`warden`). Memory i
 
 Always true: the path is handed on as the very address of the bytes object that was given, which a filter
 may compare; the program leads a session of its own, blocks no signal and ignores none; of our descriptors
-it gets those that are named, and lets go of all others before its exec. That exec may wait for an answer of this
-process: if it still held the reaper's leash, the frontend's socket or the very descriptor where its question arrives
-when this process is killed, nobody would learn of that death, and it would wait for ever.
+it gets those that are named, and lets go of all others before its exec. That exec may wait for an answer of
+this process: if it still held the reaper's leash, the frontend's socket or the very descriptor where its
+question arrives when this process is killed, nobody would learn of that death, and it would wait for ever.
 """
 
 import ctypes

@@ -148,6 +148,10 @@ class Warden:
         ward.started = True
         limits.apply(question.pid, ward.terms.rlimits, ward.terms.tasks)
         kernel.seccomp_continue(listener_fd, question)
+        if (
+            not ward.terms.places
+        ):  # nothing is left to ask; without a listener every question is answered ENOSYS
+            self._dismiss(listener_fd)
         return 0
 
 

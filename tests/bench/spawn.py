@@ -21,8 +21,8 @@ from pathlib import Path
 
 from broker import kernel, limits, seccomp
 from broker.confinement import layers_for
-from broker.containment import OwnedFd
 from broker.landlock import Rulesets
+from broker.owned_fd import OwnedFd
 from broker.profile import Profile
 from broker.schema import Limits
 from tests.support.confined import Confined

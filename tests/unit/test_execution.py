@@ -14,7 +14,7 @@ import pytest
 
 from broker import temporary
 from broker.profile import Profile
-from broker.refusal import AuditUnavailable, ExecutorError
+from broker.refusal import AuditUnavailable, ExecutorError, StartupError
 from broker.schema import Limits
 from protocol.messages import ResultCode
 from tests.support.confined import BOUND_S, Confined
@@ -388,3 +388,33 @@ def test_in_mode_off_nothing_survives_a_call_either(tmp_path: Path) -> None:
     with Confined(tmp_path, mode="off") as confined:
         confined.run("sh", "-c", f"setsid sleep {marker} & echo x")
         eventually(lambda: not marked(marker), "the daemon is gone")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can run commands as another user")
+def test_commands_of_a_root_broker_become_the_user_of_run_as(tmp_path: Path) -> None:
+    for folder in (tmp_path, *list(tmp_path.parents)[:-2]):
+        if folder.stat().st_mode & 0o001 == 0:
+            folder.chmod(folder.stat().st_mode | 0o011)
+    with Confined(tmp_path, run_as="nobody") as confined:
+        os.chown(confined.root, 65534, 65534)
+        assert confined.run("id", "-un").stdout == "nobody\n"
+        profile = Profile(writes=True, temporary=True, may_run=confined.programs("chmod"))
+        ended = confined.run("sh", "-c", ': >file; chmod 640 file; : >"$TMPDIR/file"', profile=profile)
+        assert (ended.exit_code, ended.stderr) == (0, "")
+        made = (confined.root / "file").stat()
+        assert (made.st_uid, made.st_mode & 0o777) == (65534, 0o640)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can run commands as another user")
+def test_a_jail_that_the_user_of_run_as_may_not_enter_stops_the_start(tmp_path: Path) -> None:
+    (tmp_path / "jail").mkdir(mode=0o700)
+    with pytest.raises(StartupError, match="cannot be run"):
+        Confined(tmp_path, run_as="nobody")
+
+
+@pytest.mark.parametrize("user", ["no-such-user", "daemon"])
+def test_run_as_a_user_that_cannot_be_become_stops_the_start(tmp_path: Path, user: str) -> None:
+    if user == "daemon" and os.geteuid() == 0:
+        pytest.skip("root can become daemon")
+    with pytest.raises(StartupError, match="run_as"):
+        Confined(tmp_path, run_as=user)

@@ -1,5 +1,6 @@
 """The raw calls: that they do what their manual pages say, to the calling thread alone."""
 
+import ctypes
 import errno
 import os
 import subprocess
@@ -13,8 +14,8 @@ import pytest
 from broker import kernel
 from broker.landlock import READ, Rule, Rulesets
 from broker.refusal import StartupError
-from broker.seccomp import FORBIDDEN, assemble
-from broker.syscalls import numbers
+from broker.seccomp import ASK, FORBIDDEN, assemble
+from broker.syscalls import NUMBER, numbers
 
 BOUND_S = 10.0
 
@@ -127,15 +128,16 @@ def test_seccomp_confines_the_calling_thread_alone() -> None:
 def test_a_question_gets_its_answer_from_another_thread() -> None:
     listeners: list[int] = []
     installed = threading.Event()
+    waiting_call = ctypes.CDLL(None, use_errno=True).syscall  # lets the other threads run meanwhile
 
-    def ask() -> int | None:
+    def ask() -> int:
         kernel.set_no_new_privs()
-        asking = ((0x06, 0, 0, 0x7FC00000),)
-        listeners.append(kernel.seccomp_listener(assemble({"kcmp": asking})))
+        listeners.append(kernel.seccomp_listener(assemble({"kcmp": ASK})))
         installed.set()
-        return refusal(lambda: kernel.call("kcmp", 1, 2, 3, 4, 5))
+        assert waiting_call(NUMBER["kcmp"], 1, 2, 3, 4, 5) == -1
+        return ctypes.get_errno()
 
-    results: list[int | None] = []
+    results: list[int] = []
     thread = threading.Thread(target=lambda: results.append(ask()))
     thread.start()
     assert installed.wait(BOUND_S)
