@@ -69,16 +69,24 @@ _CLONE_FS: Final = 0x200
 # longer
 _libc: Final = ctypes.PyDLL(None, use_errno=True)
 _syscall: Final = _libc.syscall
-_syscall.argtypes = [ctypes.c_long] * 7
-_syscall.restype = ctypes.c_long
+_patient_syscall: Final = ctypes.CDLL(
+    None, use_errno=True
+).syscall  # for what may wait for a disk or a network
+for _function in (_syscall, _patient_syscall):
+    _function.argtypes = [ctypes.c_long] * 7
+    _function.restype = ctypes.c_long
 _prctl: Final = _libc.prctl
 _prctl.argtypes = [ctypes.c_int, *[ctypes.c_ulong] * 4]
 _prctl.restype = ctypes.c_int
 
 
-def call(name: str, *arguments: int) -> int:
-    """Make the system call `name` (syscall(2)) and return its result. Raises OSError."""
-    result: int = _syscall(NUMBER[name], *arguments, *[0] * (6 - len(arguments)))
+def call(name: str, *arguments: int, patient: bool = False) -> int:
+    """Make the system call `name` (syscall(2)) and return its result. Raises OSError.
+
+    `patient`: other threads run meanwhile, as they must if it can block.
+    """
+    function = _patient_syscall if patient else _syscall
+    result: int = function(NUMBER[name], *arguments, *[0] * (6 - len(arguments)))
     if result < 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
@@ -100,7 +108,9 @@ def openat2(dir_fd: int, path: str | bytes, flags: int, resolve: int) -> int:
     """
     name = ctypes.create_string_buffer(os.fsencode(path))
     how = ctypes.create_string_buffer(_OPEN_HOW.pack(flags | os.O_CLOEXEC, 0, resolve), _OPEN_HOW.size)
-    return call("openat2", dir_fd, ctypes.addressof(name), ctypes.addressof(how), _OPEN_HOW.size)
+    return call(
+        "openat2", dir_fd, ctypes.addressof(name), ctypes.addressof(how), _OPEN_HOW.size, patient=True
+    )
 
 
 def landlock_abi() -> int:
@@ -207,7 +217,14 @@ def set_times(path: str, times: bytes | None, *, follow: bool) -> None:
     name = ctypes.create_string_buffer(os.fsencode(path))
     pair = ctypes.create_string_buffer(times, len(times)) if times is not None else None
     where = ctypes.addressof(pair) if pair is not None else 0
-    call("utimensat", AT_FDCWD, ctypes.addressof(name), where, 0 if follow else AT_SYMLINK_NOFOLLOW)
+    call(
+        "utimensat",
+        AT_FDCWD,
+        ctypes.addressof(name),
+        where,
+        0 if follow else AT_SYMLINK_NOFOLLOW,
+        patient=True,
+    )
 
 
 def forbid_inspection() -> None:

@@ -1,6 +1,5 @@
 """The raw calls: that they do what their manual pages say, to the calling thread alone."""
 
-import ctypes
 import errno
 import os
 import subprocess
@@ -15,7 +14,7 @@ from broker import kernel
 from broker.landlock import READ, Rule, Rulesets
 from broker.refusal import StartupError
 from broker.seccomp import ASK, FORBIDDEN, assemble
-from broker.syscalls import NUMBER, numbers
+from broker.syscalls import numbers
 
 BOUND_S = 10.0
 
@@ -128,16 +127,14 @@ def test_seccomp_confines_the_calling_thread_alone() -> None:
 def test_a_question_gets_its_answer_from_another_thread() -> None:
     listeners: list[int] = []
     installed = threading.Event()
-    waiting_call = ctypes.CDLL(None, use_errno=True).syscall  # lets the other threads run meanwhile
 
-    def ask() -> int:
+    def ask() -> int | None:
         kernel.set_no_new_privs()
         listeners.append(kernel.seccomp_listener(assemble({"kcmp": ASK})))
         installed.set()
-        assert waiting_call(NUMBER["kcmp"], 1, 2, 3, 4, 5) == -1
-        return ctypes.get_errno()
+        return refusal(lambda: kernel.call("kcmp", 1, 2, 3, 4, 5, patient=True))
 
-    results: list[int] = []
+    results: list[int | None] = []
     thread = threading.Thread(target=lambda: results.append(ask()))
     thread.start()
     assert installed.wait(BOUND_S)
