@@ -134,10 +134,13 @@ def test_a_long_stream_gives_what_the_whole_gives_and_no_window_edge_leaks(fille
     assert "".join(given) + stream.close() == whole
 
 
-def test_a_private_key_is_redacted_wherever_a_window_ends() -> None:
-    lines = [filled("{base64:64}", seed) for seed in range(50)]
-    block = "\n".join(["-----BEGIN RSA PRIVATE KEY-----", *lines, "-----END RSA PRIVATE KEY-----"])
-    for before in range(128 * 1024 - 6000, 128 * 1024 + 500, 211):
+@pytest.mark.parametrize("last", ["-----END RSA PRIVATE KEY-----", "$ whoami"])
+def test_a_private_key_is_redacted_wherever_a_window_ends(last: str) -> None:
+    lines = [
+        filled("{base64:64}", seed) for seed in range(200)
+    ]  # longer than the tail that a window looks at again
+    block = "\n".join(["-----BEGIN RSA PRIVATE KEY-----", *lines, last])
+    for before in range(128 * 1024 - 24_000, 128 * 1024 + 500, 997):
         result = redactor.redact(
             "x" * 80 + "\n" + "filler line\n" * (before // 12) + block + "\nend\n" + "more\n" * 3000
         )
