@@ -96,30 +96,31 @@ def watch(folder: str) -> int:
     return group
 
 
-def set_up(specification: dict[str, str]) -> tuple[dict[str, bool], list[int]]:
-    """Return what could be had, and the descriptors of the watches."""
-    facts = {"namespaces": False, "fanotify": False}
+def enter_namespaces(specification: dict) -> None:
+    """Take mounts and a network of our own. Raises OSError where that may not be had."""
+    checked(libc.unshare(CLONE_NEWNS | CLONE_NEWNET))
+    mount("none", "/", MS_REC | MS_PRIVATE)
+    raise_loopback()
+    lead_names_here(specification["scratch"])
+    mount(*specification["standins"], MS_BIND)
+
+
+def set_up(specification: dict) -> tuple[dict, list[int]]:
+    """Return what could be had, with the reason for what could not, and the descriptors of the watches."""
+    facts = {"namespaces": False, "fanotify": False, "why": ""}
     descriptors = []
     try:
-        checked(libc.unshare(CLONE_NEWNS | CLONE_NEWNET))
-        mount("none", "/", MS_REC | MS_PRIVATE)
-        raise_loopback()
-        lead_names_here(specification["scratch"])
-        mount(*specification["standins"], MS_BIND)
+        enter_namespaces(specification)
         facts["namespaces"] = True
-    except OSError as error:
-        if os.geteuid() == 0 and specification.get("insist"):
-            raise
-        facts["why"] = str(error)  # type: ignore[assignment]
-    if facts["namespaces"]:
         descriptors.append(watch(specification["outside"]))
         facts["fanotify"] = True
+    except OSError as error:
+        facts["why"] = str(error)
     listeners = listen(PORTS if facts["namespaces"] else (0,))
-    descriptors += [listener.detach() for listener in listeners]
-    return facts, descriptors
+    return facts, descriptors + [listener.detach() for listener in listeners]
 
 
-def report(control: socket.socket, facts: dict[str, bool], descriptors: list[int]) -> None:
+def report(control: socket.socket, facts: dict, descriptors: list[int]) -> None:
     """Send facts and descriptors to the tests (unix(7), SCM_RIGHTS), and keep none."""
     rights = array.array("i", descriptors)
     control.sendmsg([json.dumps(facts).encode()], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])

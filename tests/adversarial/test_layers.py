@@ -21,6 +21,7 @@ from broker.canary import Facts
 from broker.census import Census
 from broker.confinement import Layers
 from broker.containment import InForce
+from broker.job import Completed
 from broker.landlock import EXECUTE, READ, Rule
 from broker.profile import Profile
 from broker.refusal import StartupError
@@ -286,8 +287,8 @@ class Range:
         self.readable = folder / "readable"
         self.readable.write_text("may be read")
 
-    def attempt(self, attack: Attack) -> str:
-        """Carry out `attack` and return what it printed."""
+    def attempt(self, attack: Attack) -> Completed:
+        """Carry out `attack` and return how it ended."""
         with Confined(self.folder) as confined:
             (confined.root / "own").write_text("x")
             if attack.needs_root:
@@ -306,8 +307,7 @@ class Range:
             )
             may_run = confined.programs(*attack.may_run)
             profile = msgspec.structs.replace(attack.profile, read=(str(self.readable),), may_run=may_run)
-            ended = confined.python(code, profile=profile)
-            return ended.stdout + ended.stderr
+            return confined.python(code, profile=profile)
 
 
 @pytest.fixture
@@ -324,7 +324,7 @@ def _skip_unless_possible(attack: Attack) -> None:
 def test_the_layer_stops_the_attack(shooting_range: Range, attack: Attack, monkeypatch: Patch) -> None:
     _skip_unless_possible(attack)
     attack.behind(monkeypatch)
-    assert ESCAPED not in shooting_range.attempt(attack)
+    assert ESCAPED not in shooting_range.attempt(attack).stdout
 
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.layer)
@@ -335,7 +335,8 @@ def test_the_attack_gets_through_without_its_layer(
     attack.behind(monkeypatch)
     attack.weaken(monkeypatch)
     monkeypatch.setattr(execution, "prove", lambda *_: None)
-    assert ESCAPED in shooting_range.attempt(attack)
+    ended = shooting_range.attempt(attack)
+    assert ESCAPED in ended.stdout, ended.stderr
 
 
 def test_the_proof_at_start_notices_a_layer_that_is_not_on(tmp_path: Path, monkeypatch: Patch) -> None:
