@@ -244,6 +244,7 @@ class Service:
             admitted, _ = self._running.pop(request_id)
             self._send(self._pipeline.answer_run(admitted, completed))
         self._start_waiting()
+        self._pipeline.rest()
 
     def _report_progress(self) -> None:
         now = time.monotonic()
