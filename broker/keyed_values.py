@@ -105,10 +105,9 @@ def find(data: bytes) -> Iterator[Found]:
     """All values in `data` whose names promise a secret. What was judged before in this text is not judged again."""
     judged: dict[tuple[bytes, bool, bool, key_names.KeyKind], bool] = {}
     for forms in _FORMS:
-        for (start, end), *_rest in forms.scan.each(data, 0, len(data)):
-            text = data[start:end]
-            head = forms.read(text)
-            if head is None or data.startswith(text, end) or data[max(0, start - 3) : start] == b"://":
+        for start, end in forms.scan.each_last_of_a_run(data):
+            head = forms.read(data[start:end])
+            if head is None or data[max(0, start - 3) : start] == b"://":
                 continue
             begin = start + head.value
             if data[begin : begin + 1] in _NO_VALUE:

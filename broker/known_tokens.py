@@ -139,11 +139,8 @@ class KnownTokens:
     def find(self, data: bytes) -> Iterator[Found]:
         """All secrets of known shape in `data`; they may overlap."""
         places: dict[_Rule, list[tuple[int, int]]] = {}
-        for (start, end), *_rest in self._heads.each(data, 0, len(data)):
-            head = data[start:end]
-            if data.startswith(head, end):
-                continue  # the same keyword over and over: only the last can begin a token
-            skip, rules = self._rules_at(head)
+        for start, end in self._heads.each_last_of_a_run(data):
+            skip, rules = self._rules_at(data[start:end])
             for rule in rules:
                 places.setdefault(rule, []).append((start + skip, end))
         shaped = [spans[0] for spans in self._shapes.each(data, 0, len(data))]

@@ -14,12 +14,14 @@ from broker.randomness import (
     is_monotonous,
     is_opaque,
     is_uuid,
+    mixing,
 )
 from broker.redaction_catalogue import word_parts, words
 from broker.regex_engine import Expression, escaped
 
 MARKER = "[redacted:"
 SHORTEST = 6
+MIXED_ABOVE = 0.42
 _VARIABLE = Expression(
     r"\$(?:[A-Z_][A-Z0-9_]{2,}|[a-z_][a-z0-9_]*(?:$|[^a-zA-Z0-9])|[0-9]$)|%[A-Za-z_]+%$|%[sdrvqf]$|%\([a-z_]+\)|@[a-z][a-z0-9_/.\-]*$|[*&]+[A-Za-z_][A-Za-z0-9_]*$|:[a-z_]+$|\?$|[#.][a-z][a-z\-]*$"
     r"|#[0-9A-Fa-f]{3,8}$|[A-Z]{2,}(?:_[A-Z]+)+$|(?i:password|passwd|secret|token|pass|test|user|admin|qwerty|welcome)[0-9!]{0,4}$"
@@ -53,7 +55,7 @@ def _is_path(value: str) -> bool:
 
 def is_chance(value: str) -> bool:
     """Only chance puts small letters, capitals and digits together so."""
-    return len(value) >= 16 and classes(value) == 3 and is_gibberish(value)
+    return len(value) >= 16 and classes(value) == 3 and (is_gibberish(value) or mixing(value) > MIXED_ABOVE)
 
 
 @lru_cache(maxsize=1)

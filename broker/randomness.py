@@ -52,6 +52,12 @@ def _turns(letters: str) -> int:
     return sum(a.isupper() != b.isupper() for a, b in pairwise(letters))
 
 
+def mixing(value: str) -> float:
+    """The share of neighbours of different kinds (small, capital, digit, other): 0.6 by chance, 0.3 in `Python3Path`."""
+    kinds = [c.islower() + 2 * c.isupper() + 4 * c.isdigit() for c in value[:LOOK_CHARACTERS]]
+    return sum(a != b for a, b in pairwise(kinds)) / max(1, len(kinds) - 1)
+
+
 def is_opaque(value: str) -> bool:
     """Long and mixed enough to be generated: letters and digits without a pattern that words would give."""
     value = value[:LOOK_CHARACTERS]

@@ -11,6 +11,7 @@ import re2
 
 Spans = tuple[tuple[int, int], ...]
 NOWHERE = (-1, -1)
+RUN = 32
 
 
 class ExpressionError(ValueError):
@@ -72,6 +73,22 @@ class Expression:
         for match in self.compile().finditer(data, start, end):
             yield match._spans
 
+    def each_last_of_a_run(self, data: bytes) -> Iterator[tuple[int, int]]:
+        """Where all matches in `data` are, but of a match repeated without anything between only the last.
+
+        A long run is passed over at memory speed: text of nothing but `key=` costs no more than other text.
+        """
+        position: int | None = 0
+        while position is not None:
+            begin, position = position, None
+            for (start, end), *_rest in self.each(data, begin, len(data)):
+                text = data[start:end]
+                if not data.startswith(text, end):
+                    yield start, end
+                elif start < end and data.startswith(text * RUN, end):
+                    position = _end_of_run(data, end, text * RUN)
+                    break
+
     def first(self, data: bytes, start: int, end: int) -> Spans | None:
         """The leftmost match within `data[start:end]`."""
         match = self.compile().search(data, start, end)
@@ -81,6 +98,12 @@ class Expression:
         """The match that begins exactly at `start`, seeing no further than `end`."""
         match = self.compile().match(data, start, end)
         return None if match is None else match._spans
+
+
+def _end_of_run(data: bytes, position: int, run: bytes) -> int:
+    while data.startswith(run, position):
+        position += len(run)
+    return position
 
 
 def escaped(text: str) -> str:

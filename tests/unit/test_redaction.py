@@ -133,8 +133,8 @@ def test_keyed_secrets_say_which_kind_they_were() -> None:
 
 
 def test_a_key_in_base64_that_begins_like_a_path_is_no_path() -> None:
-    for seed in range(50):
-        value = "/" + filled("{base64:39}", seed)
+    for seed in range(300):
+        value = "/" + filled("{base62:21}+{base62:17}", seed)
         assert (
             redact(f"aws_secret_access_key = {value}\n")
             == "aws_secret_access_key = [REDACTED:aws_secret_access_key]\n"
@@ -143,6 +143,7 @@ def test_a_key_in_base64_that_begins_like_a_path_is_no_path() -> None:
 
 STAYS = [
     "private_key: /etc/ssl/private/server.key",
+    "PASSWORD=/Library/Frameworks/Python3Framework/Versions",
     "TOKEN=/var/run/secrets/kubernetes.io/serviceaccount/token",
     'API_KEY=""',
     "password: null",
