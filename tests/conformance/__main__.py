@@ -40,11 +40,11 @@ def installed(cache: Path, *packages: str) -> Path:
     if not (folder / "complete").exists():
         if shutil.which("npm") is None:
             raise CannotBeHadError("npm is not installed")
-        folder.mkdir(parents=True, exist_ok=True)
         npm = ["npm", "install", "--no-audit", "--no-fund", "--silent", "--prefix", str(folder), *packages]
         try:
+            folder.mkdir(parents=True, exist_ok=True)
             subprocess.run(npm, check=True, timeout=INSTALL_S, stdin=subprocess.DEVNULL)
-        except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
+        except (subprocess.SubprocessError, OSError) as error:
             raise CannotBeHadError(
                 f"npm cannot install {' '.join(packages)}: {type(error).__name__}"
             ) from None
@@ -61,6 +61,14 @@ def output_of(*command: str | Path) -> str:
     """Return what a command prints, whatever its status."""
     ended = subprocess.run(command, capture_output=True, timeout=RUN_S, check=False, stdin=subprocess.DEVNULL)
     return ended.stdout.decode()
+
+
+def running_node(cache: Path) -> Path:
+    """Return a Node that runs on this machine. Raises CannotBeHadError."""
+    node = installed(cache, NODE) / ".bin" / "node"
+    if not output_of(node, "--version").startswith("v22."):
+        raise CannotBeHadError(f"{NODE} does not run here")
+    return node
 
 
 def scenarios_of(node: Path, suite: Path) -> list[str]:
@@ -164,9 +172,7 @@ def main() -> int:
     )
     options = parser.parse_args()
     try:
-        node = installed(options.cache, NODE) / ".bin" / "node"
-        if not output_of(node, "--version").startswith("v22."):
-            raise CannotBeHadError(f"{NODE} does not run here")
+        node = running_node(options.cache)
         suites = [
             (
                 entry,
