@@ -22,6 +22,7 @@ from broker.regex_engine import Expression, escaped
 MARKER = "[redacted:"
 SHORTEST = 6
 MIXED_ABOVE = 0.42
+TELLING_PART = 7
 _VARIABLE = Expression(
     r"\$(?:[A-Z_][A-Z0-9_]{2,}|[a-z_][a-z0-9_]*(?:$|[^a-zA-Z0-9])|[0-9]$)|%[A-Za-z_]+%$|%[sdrvqf]$|%\([a-z_]+\)|@[a-z][a-z0-9_/.\-]*$|[*&]+[A-Za-z_][A-Za-z0-9_]*$|:[a-z_]+$|\?$|[#.][a-z][a-z\-]*$"
     r"|#[0-9A-Fa-f]{3,8}$|[A-Z]{2,}(?:_[A-Z]+)+$|(?i:password|passwd|secret|token|pass|test|user|admin|qwerty|welcome)[0-9!]{0,4}$"
@@ -41,7 +42,7 @@ def is_stand_in(value: str) -> bool:
         low in words("stand_ins")
         or low.startswith(word_parts("reference_starts"))
         or MARKER in low
-        or _has_part_of_stand_in(low)
+        or _has_part_of_stand_in(low, chance=is_chance(value))
         or _is_variable(value)
         or is_monotonous(low)
         or _is_path(value)
@@ -55,17 +56,22 @@ def _is_path(value: str) -> bool:
 
 def is_chance(value: str) -> bool:
     """Only chance puts small letters, capitals and digits together so."""
-    return len(value) >= 16 and classes(value) == 3 and (is_gibberish(value) or mixing(value) > MIXED_ABOVE)
+    if len(value) < 16 or value.lower() == value or value.upper() == value:
+        return False
+    return mixing(value) > MIXED_ABOVE or (classes(value) == 3 and is_gibberish(value))
 
 
-@lru_cache(maxsize=1)
-def _stand_in_parts() -> Expression:
-    return Expression("|".join(escaped(part) for part in word_parts("stand_in_parts")))
+@lru_cache(maxsize=2)
+def _stand_in_parts(shortest: int) -> Expression:
+    return Expression(
+        "|".join(escaped(part) for part in word_parts("stand_in_parts") if len(part) >= shortest)
+    )
 
 
-def _has_part_of_stand_in(low: str) -> bool:
+def _has_part_of_stand_in(low: str, *, chance: bool) -> bool:
+    """`your`, `xxxx`, `example`; the short ones come up by chance too."""
     data = low.encode(errors="replace")
-    return _stand_in_parts().first(data, 0, len(data)) is not None
+    return _stand_in_parts(TELLING_PART if chance else 1).first(data, 0, len(data)) is not None
 
 
 def is_masked(token: str) -> bool:
@@ -111,7 +117,7 @@ def _is_promised(value: str, *, quoted: bool, literal: bool) -> bool:
     if is_passphrase(value) and (literal or "_" not in value):
         return True
     if _is_letters(value):
-        return is_gibberish(value) and (literal or len(value) >= 8)
+        return (is_gibberish(value) or (literal and is_chance(value))) and (literal or len(value) >= 8)
     if quoted and " " in value.strip():
         return False
     return (quoted or not _is_code(value)) and not _is_plain_datum(value)
