@@ -24,6 +24,9 @@ LONG_BYTES = 2 * 1024
 SECOND_LOOK_BYTES = 16 * 1024
 SECOND_LOOKS = 3
 MARKER_BYTES = 80
+CLEAN_TEXTS = 128
+CLEAN_CHARACTERS = 512
+"""How many short texts without a secret are known again, and what is short. None with a secret is ever kept."""
 _ENTROPY = "high_entropy"
 _MARKER = Expression(r"\[REDACTED:[A-Za-z0-9_.\-]{0,64}\]")
 _NAME = Expression(r"[A-Za-z0-9_.\-]{1,64}$")
@@ -37,10 +40,11 @@ class Redactor:
     Raises StartupError for an operator's pattern that is invalid, not linear, or does not match its own example.
     """
 
-    __slots__ = ("_enabled", "_entropy", "_extra")
+    __slots__ = ("_clean", "_enabled", "_entropy", "_extra")
 
     def __init__(self, config: schema.Redaction | None = None) -> None:
         config = config or schema.Redaction()
+        self._clean: set[str] = set()
         self._enabled = config.enabled
         self._entropy = config.entropy_fallback
         self._extra = tuple(_operator_pattern(pattern) for pattern in config.extra_patterns)
@@ -54,9 +58,23 @@ class Redactor:
 
     def redact(self, text: str) -> str:
         """`text` with each secret replaced; the same object when there is none."""
+        if (
+            text in self._clean
+        ):  # a call's reason is redacted for the trail and for the reply, and calls are alike
+            return text
         stream = self.stream()
         result = stream.feed(text) + stream.close()
-        return result if stream.changed else text
+        if stream.changed:
+            return result
+        self._remember(text)
+        return text
+
+    def _remember(self, text: str) -> None:
+        if len(text) > CLEAN_CHARACTERS:
+            return
+        if len(self._clean) >= CLEAN_TEXTS:
+            self._clean.clear()
+        self._clean.add(text)
 
     def stream(self, on_found: Callable[[str, int, int, int], None] | None = None) -> "RedactionStream":
         """A stream of its own: feed it in any pieces, then close it."""
