@@ -67,15 +67,9 @@ def test_the_kernel_reports_an_escape(cage: Cage, trace: str, escape: str) -> No
 def test_the_program_that_plays_those_that_are_missing_tries_every_escape(cage: Cage) -> None:
     cage.add_standins(["played"])
     traces = cage.traces_of(["/usr/bin/python3", "-I", str(cage.base / "standins" / "played")], cage.jail)
-    expected = (
-        "the canary",
-        "outside: pwned",
-        "outside: secret.txt",
-        "a program printed",
-        "process",
-        "opened outside",
-        "ran ",
-    )
+    expected = ["the canary", "outside: pwned", "outside: secret.txt", "a program printed", "process"]
+    if cage.watched:
+        expected += ["opened outside", "ran "]
     assert [trace for trace in expected if not any(found.startswith(trace) for found in traces)] == [], traces
     assert sum(found.startswith("reached the listener") for found in traces) >= 3 or not cage.watched, traces
 
