@@ -32,7 +32,8 @@ def main(arguments: list[str]) -> int:
         epilog="examples:\n"
         f"  {NAME} completion bash > ~/.local/share/bash-completion/completions/{NAME}\n"
         f"  {NAME} completion zsh > ~/.zfunc/{FUNCTION}     # with ~/.zfunc in fpath\n"
-        f"  {NAME} completion fish > ~/.config/fish/completions/{NAME}.fish",
+        f"  {NAME} completion fish > ~/.config/fish/completions/{NAME}.fish\n\n"
+        "exit status: 0 printed, 2 wrong usage",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("shell", choices=SCRIPTS)

@@ -18,6 +18,12 @@ Reads standard input, writes it to standard output with each secret replaced by 
   --explain      say on standard error what was replaced, where, and how long it was
   --list         print the names of all patterns and exit
   --policy FILE  use the [redaction] table of this policy (default: the shipped patterns)
+
+examples:
+  hardened-terminal-mcp redact < build.log
+  hardened-terminal-mcp redact --explain < build.log > /dev/null
+
+exit status: 0 done, 2 wrong usage, 78 a policy that cannot be used
 """
 CHUNK_BYTES = 64 * 1024
 EXIT_USAGE, EXIT_CONFIG = 2, 78

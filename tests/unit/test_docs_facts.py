@@ -2,18 +2,28 @@
 
 import ast
 import functools
+import json
 import re
 import shutil
 import subprocess
 
 import pytest
 
-from broker import arguments, completion_command, main, policy_file, service
+from broker import arguments, completion_command, landlock, main, policy_file, service
 from broker.audit_command import _parser as audit_parser
 from frontend import command_line
 from protocol.messages import ResultCode
 from tests.support.command import COMMAND
-from tests.support.documents import DOCUMENTS, README, SOURCES, VARIABLE, VARIABLES_IN_CODE, rows, section
+from tests.support.documents import (
+    DOCUMENTS,
+    README,
+    SOURCES,
+    VARIABLE,
+    VARIABLES_IN_CODE,
+    blocks,
+    rows,
+    section,
+)
 
 TEXTS = {path.name: path.read_text(encoding="utf-8") for path in DOCUMENTS}
 CALLED = re.compile(
@@ -53,8 +63,8 @@ def test_every_command_and_flag_that_a_document_shows_exists() -> None:
 def test_every_command_has_help_with_examples(name: str) -> None:
     text = help_of(name)
     assert "usage: hardened-terminal-mcp" in text
-    if name not in ("audit", "redact"):
-        assert f"  hardened-terminal-mcp {name}" in text
+    assert "hardened-terminal-mcp " + name in text.partition("examples:")[2] or name == "serve"
+    assert "exit status" in text
 
 
 def test_the_examples_of_every_help_use_only_flags_that_exist() -> None:
@@ -190,3 +200,28 @@ def test_the_audit_commands_are_those_that_documents_name() -> None:
 def test_no_document_names_a_host_of_a_package_registry() -> None:
     hosts = re.compile(r"pypi\.org|pythonhosted|npmjs|crates\.io|docker\.io|ghcr\.io|proxy\.golang")
     assert not [name for name, text in TEXTS.items() if hosts.search(text)]
+
+
+def test_what_the_documents_say_of_kernels_is_what_the_code_needs() -> None:
+    for text in (TEXTS["README.md"], TEXTS["containment.md"]):
+        assert re.search(
+            rf"Linux 6\.12\b[^\n]*\b{landlock.SCOPED_ABI}\b|ABI {landlock.SCOPED_ABI} \(Linux 6\.12\)", text
+        )
+
+
+def test_every_piece_of_json_in_a_document_can_be_pasted() -> None:
+    pieces = [block for path in DOCUMENTS for block in blocks(path, "json") if path.name != "protocol.md"]
+    assert pieces
+    for block in pieces:
+        servers = json.loads(block.text)["mcpServers"]
+        for server in servers.values():
+            assert server.keys() == {"command", "args", "env"}
+            assert server["env"].keys() <= VARIABLES_IN_CODE
+            assert server["env"].get("HTMCP_BROKER", "--stdio").endswith("--stdio")
+
+
+def test_the_flags_of_the_broker_command_that_documents_show_exist() -> None:
+    offered = flags_in(arguments.broker_parser().format_help())
+    for name, text in TEXTS.items():
+        for rest in re.findall(r"hardened-terminal-broker((?: --[\w-]+)+)", text):
+            assert flags_in(rest) <= offered, name
