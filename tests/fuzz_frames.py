@@ -1,0 +1,112 @@
+"""Coverage-guided frames against the broker's decoding and its service. Not part of the suite.
+
+usage: python tests/fuzz_frames.py [-runs=1000000] [-max_total_time=SECONDS] [-seed=N] [FOLDER OF FINDINGS]
+
+Needs atheris (`pip install atheris`; the rest are libFuzzer's options). Each input is a whole conversation: its first byte
+chooses whether a handshake goes before it and how it is cut. An input that raises, hangs for a second, makes the service
+hold more than its bound or breaks a rule of the protocol is kept by libFuzzer as crash-*, and the program ends with its
+status. Every hundred thousand it prints how many were tried, how they ended, and the largest resident set.
+"""
+
+import resource
+import sys
+from collections import Counter
+
+import atheris
+
+with atheris.instrument_imports(include=["protocol", "broker.connection", "broker.service"]):
+    from broker import service
+    from protocol import bare, client, framing, messages
+    from protocol.messages import Refusal, Welcome
+    from tests.faults.driven_service import DrivenService
+
+service.warn = lambda line: None  # a million lines to the operator
+HELLO = framing.encode(messages.HelloRequest(messages.PROTOCOL_VERSION, "fuzz"))
+SEEDS = [
+    framing.encode(message)
+    for message in (
+        messages.HelloRequest(messages.PROTOCOL_VERSION, "fuzz"),
+        messages.RunRequest(1, "ls -l", "src", progress=True),
+        messages.ExplainRequest(2, "rm x"),
+        messages.MalformedRequest(3, messages.Tool.RUN, "{}", "no command"),
+        messages.CancelRequest(1),
+        messages.DescribeRequest(4),
+    )
+]
+REPORT_EVERY = 100_000
+ends: Counter[str] = Counter()
+
+
+def one_conversation(data: bytes) -> None:
+    """Try one input on every reader."""
+    if not data:
+        return
+    options, stream = data[0], data[1:]
+    if options & 2:
+        stream = HELLO + stream
+    size = max(1, len(stream) if options & 1 else options >> 2)
+    served(stream, size)
+    on_the_other_side(stream)
+    if conversations() % REPORT_EVERY == 0:
+        report()
+
+
+def served(stream: bytes, size: int) -> None:
+    """The service: every request answered once and in order, or one refusal and then nothing."""
+    driven = DrivenService()
+    try:
+        for start in range(0, len(stream), size):
+            driven.feed(stream[start : start + size])
+        refusals = [reply for reply in driven.replies if isinstance(reply, Refusal)]
+        answered = [reply.id for reply in driven.replies if not isinstance(reply, Refusal | Welcome)]
+        assert len(refusals) == len(driven.pipeline.violations) <= 1
+        assert not refusals or driven.replies[-1] is refusals[0]
+        assert answered == sorted(set(answered))
+        ends[
+            "refused" if refusals else "answered" if answered else "welcomed" if driven.replies else "silent"
+        ] += 1
+    finally:
+        driven.close()
+
+
+def on_the_other_side(stream: bytes) -> None:
+    """The two readers of a frontend: they fail in their own way only."""
+    connection = client.ClientConnection("fuzz")
+    connection.hello()
+    connection.run("ls")
+    try:
+        connection.feed(stream or b"\0")
+    except client.BrokerGone:
+        ends["client refused"] += 1
+    try:
+        bare.unpack(stream)
+    except ValueError:
+        ends["small reader refused"] += 1
+
+
+def mutate(data: bytes, limit: int, seed: int) -> bytes:
+    """libFuzzer's mutation, or a whole proper frame put in."""
+    if seed % 4:
+        return bytes(atheris.Mutate(data, limit))
+    place = seed // 4 % (len(data) + 1)
+    return (data[:place] + SEEDS[seed // 7 % len(SEEDS)] + data[place:])[:limit]
+
+
+def conversations() -> int:
+    """Return how many were tried."""
+    return sum(ends[end] for end in ("refused", "answered", "welcomed", "silent"))
+
+
+def report() -> None:
+    """Print the figures."""
+    peak_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(
+        f"{conversations()} conversations: {dict(ends)}; largest resident set {peak_mib:.0f} MiB", flush=True
+    )
+
+
+if __name__ == "__main__":
+    atheris.Setup(
+        ["fuzz_frames", "-timeout=1", "-max_len=4096", *sys.argv[1:]], one_conversation, custom_mutator=mutate
+    )
+    atheris.Fuzz()
