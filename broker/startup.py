@@ -4,8 +4,11 @@ Always true: the jail is a real directory other than `/`; trail, approvals and a
 outside it; the policy passed its own tests; the kernel can do what `[containment]` demands. Raises StartupError otherwise.
 """
 
+import _thread
+import contextlib
 import os
-from collections.abc import Mapping
+from _queue import SimpleQueue  # `queue` is the same behind 2 ms of imports
+from collections.abc import Callable, Mapping
 
 import msgspec
 
@@ -129,15 +132,43 @@ def service(settings: Settings, read_fd: int, write_fd: int) -> Service:
     return Service(_build(settings), Connection(read_fd, write_fd))
 
 
+class _Making:
+    """An executor in the making: nearly all of that is waiting for the reaper and for the proof, which others can use."""
+
+    def __init__(self, make: Callable[[], Executor]) -> None:
+        self._made: SimpleQueue[Executor | Exception] = SimpleQueue()
+        _thread.start_new_thread(self._run, (make,))
+
+    def _run(self, make: Callable[[], Executor]) -> None:
+        try:
+            self._made.put(make())
+        except Exception as error:  # noqa: BLE001 - raised where the executor is asked for
+            self._made.put(error)
+
+    def result(self) -> Executor:
+        """Wait for it. Raises what its making raised; to be called once."""
+        made = self._made.get()
+        if isinstance(made, Exception):
+            raise made
+        return made
+
+
 def _build(settings: Settings) -> Broker:
-    environ = settings.environ
-    jail = open_jail(settings.file, environ)
-    gate = build_gate(settings, jail)
+    environ, file = settings.environ, settings.file
+    jail = open_jail(file, environ)
     home = empty_home(environ)
-    executor = Executor(jail, gate.policy.file.containment, gate.policy.file.environment, home, warn)
+    making = _Making(lambda: Executor(jail, file.containment, file.environment, home, warn))
     try:
+        gate = build_gate(settings, jail)
+        gate.redactor.redact("warm")  # compiles the patterns now, not in the first call
         trail = open_trail(gate, environ)
     except BaseException:
-        executor.close()
+        with contextlib.suppress(StartupError):
+            making.result().close()
+        raise
+    try:
+        executor = making.result()
+    except BaseException:
+        trail.close()
         raise
     return Broker(Pipeline(gate, trail, executor), trail, executor, environ)
