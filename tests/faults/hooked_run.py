@@ -36,7 +36,7 @@ class Fault(NamedTuple):
     @property
     def times(self) -> int:
         """How often the step is reached before the fault: with many calls, others are ahead of it and behind it."""
-        return 1 if self.calls == 1 or self.step == "frame read" else 3
+        return 1 if self.step == "frame read" else min(self.calls, 3)
 
 
 class HookedRun:
