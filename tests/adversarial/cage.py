@@ -285,13 +285,15 @@ class Cage(Ground):
 
     def _survivors(self) -> list[str]:
         """Return the processes that a call left behind, after the kernel had time to bury the dead; and end them."""
-        suspects = _pids() - self._known
-        self._known |= suspects
         deadline = time.monotonic() + _BURIAL_S
-        while (
-            left := [pid for pid in suspects if self._is_of_a_command(pid)]
-        ) and time.monotonic() < deadline:
+        suspects: set[int] = set()
+        while True:
+            suspects |= _pids() - self._known  # looked for anew each time: what dies may have begun another
+            left = [pid for pid in suspects if self._is_of_a_command(pid)]
+            if not left or time.monotonic() > deadline:
+                break
             select.select([], [], [], 0.01)
+        self._known |= suspects
         words = [f"process {pid} was left: {processes.command_line(pid)}" for pid in left]
         for pid in left:
             os.kill(pid, signal.SIGKILL)
