@@ -16,8 +16,9 @@ from _socket import SHUT_RDWR, socket
 from collections.abc import Callable
 from typing import Any
 
-from broker import connection, frontend_process, main, run
+from broker import birth, configuration, connection, execution, frontend_process, main, run, startup
 from broker.audit import Trail
+from broker.nursery import Nursery
 from broker.output import OutputFilter
 from broker.pipeline import Pipeline
 from broker.service import Service
@@ -35,6 +36,15 @@ STEPS: dict[str, tuple[Any, str]] = {
     "outcome written": (Trail, "outcome"),
     "reply sent": (connection.Connection, "flush"),
 }
+STARTING: dict[str, tuple[Any, str]] = {
+    "settings read": (configuration, "read"),
+    "frontend started": (birth, "_spawn"),
+    "layers found": (execution, "layers_in_force"),
+    "reaper started": (Nursery, "_start_reaper"),
+    "containment proved": (execution, "prove"),
+    "trail opened": (startup, "open_trail"),
+}
+"""Steps of the start: reached once, before any handshake."""
 
 
 class Hook:
@@ -44,7 +54,7 @@ class Hook:
     """
 
     def __init__(self) -> None:
-        self.armed = False
+        self.armed = STEP in STARTING
         self.frontend_pid = 0
         self.socket_fd = -1
         self._left = int(TIMES)
@@ -67,6 +77,7 @@ class Hook:
         self._orders.get()
         os.write(2, b"struck\n")
         victim = os.getpid() if VICTIM == "broker" else self.frontend_pid
+        assert victim > 0, "a signal to process 0 would reach the tests"
         if FAULT == "close":
             end = socket(fileno=os.dup(self.socket_fd))
             end.shutdown(SHUT_RDWR)
@@ -143,8 +154,8 @@ wrap(frontend_process, "start", remembering_frontend)
 wrap(Service, "_answer_hello", arming)
 if STEP == "half of a reply":
     connection.os = HalfOs()  # type: ignore[assignment]
-elif STEP in STEPS:
-    wrap(*STEPS[STEP], striking)
+elif STEP != "none":
+    wrap(*(STEPS | STARTING)[STEP], striking)
 
 sys.argv = ["hardened-terminal-broker", *sys.argv[6:]]
 main.hardened_terminal_broker()

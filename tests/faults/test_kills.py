@@ -41,12 +41,38 @@ KILLS = [
 ]
 
 
-@pytest.mark.parametrize(("step", "when"), PLACES)
-def test_a_side_that_dies_takes_nothing_with_it(place: Place, step: str, when: str) -> None:
-    faults = [Fault(step, when, *kill) for kill in KILLS]
+STARTING = (
+    "settings read",
+    "frontend started",
+    "layers found",
+    "reaper started",
+    "containment proved",
+    "trail opened",
+)
+STARTING_KILLS = [
+    (victim, kind)
+    for victim, kind in itertools.product(("broker", "frontend"), ("SIGKILL", "SIGTERM", "stop"))
+    if victim == "broker" or kind != "SIGTERM"  # a frontend of ours dies by it as by the other
+]
+
+
+def survive_all(place: Place, faults: list[Fault]) -> None:
+    """Run a broker into each fault, some at once on one trail; then a fresh one. Raises AssertionError, naming the fault."""
     with ThreadPoolExecutor(AT_ONCE) as pool:
         list(pool.map(lambda fault: HookedRun(place, fault).survive(), faults))
     check_fresh_start(place)
+
+
+@pytest.mark.parametrize(("step", "when"), PLACES)
+def test_a_side_that_dies_takes_nothing_with_it(place: Place, step: str, when: str) -> None:
+    survive_all(place, [Fault(step, when, *kill) for kill in KILLS])
+
+
+@pytest.mark.parametrize("step", STARTING)
+def test_a_side_that_dies_during_the_start_takes_nothing_with_it(place: Place, step: str) -> None:
+    has_frontend = STARTING.index(step) > STARTING.index("frontend started")
+    kills = [kill for kill in STARTING_KILLS if has_frontend or kill[0] == "broker"]
+    survive_all(place, [Fault(step, when, *kill) for when in ("before", "after") for kill in kills])
 
 
 def test_the_suite_kills_at_least_two_hundred_times() -> None:
