@@ -3,9 +3,10 @@
 usage: python tests/fuzz_frames.py [-runs=1000000] [-max_total_time=SECONDS] [-seed=N] [FOLDER OF FINDINGS]
 
 Needs atheris (`pip install atheris`; the rest are libFuzzer's options). Each input is a whole conversation: its first byte
-chooses whether a handshake goes before it and how it is cut. An input that raises, hangs for a second, makes the service
-hold more than its bound or breaks a rule of the protocol is kept by libFuzzer as crash-*, and the program ends with its
-status. Every hundred thousand it prints how many were tried, how they ended, and the largest resident set.
+chooses whether it is taken as it is or as a recipe of messages, whether a handshake goes before it, and how it is cut. An
+input that raises, hangs for ten seconds, makes the service hold more than its bound or breaks a rule of the protocol is
+kept by libFuzzer as crash-* or timeout-*, and the program ends with its status. Every hundred thousand it prints how many
+were tried, how they ended, and the largest resident set.
 """
 
 import resource
@@ -13,6 +14,7 @@ import sys
 from collections import Counter
 
 import atheris
+import msgspec
 
 with atheris.instrument_imports(include=["protocol", "broker.connection", "broker.service"]):
     from broker import service
@@ -42,13 +44,48 @@ def one_conversation(data: bytes) -> None:
     if not data:
         return
     options, stream = data[0], data[1:]
+    if options & 4:
+        stream = by_recipe(stream)
     if options & 2:
         stream = HELLO + stream
-    size = max(1, len(stream) if options & 1 else options >> 2)
+    size = max(1, len(stream) if options & 1 else options >> 3)
     served(stream, size)
     on_the_other_side(stream)
     if conversations() % REPORT_EVERY == 0:
         report()
+
+
+def by_recipe(data: bytes) -> bytes:
+    """Return a stream of mostly proper messages, whose kinds, texts and ids the input chooses."""
+    source = atheris.FuzzedDataProvider(data)
+    stream, last_id = b"", 0
+    while source.remaining_bytes():
+        last_id += source.PickValueInList([1, 1, 1, 1, 1, 1, 0, -1, 2**40])
+        kind = source.ConsumeIntInRange(0, 7)
+        if kind == 7:
+            stream += source.ConsumeBytes(source.ConsumeIntInRange(0, 20))
+            continue
+        body = (
+            source.ConsumeBytes(source.ConsumeIntInRange(0, 40))
+            if kind == 6
+            else message(source, kind, last_id)
+        )
+        stream += len(body).to_bytes(4, "big") + body
+    return stream
+
+
+def message(source: atheris.FuzzedDataProvider, kind: int, request_id: int) -> bytes:
+    """Return one message's body, its fields not checked by anybody yet."""
+    text = source.ConsumeUnicodeNoSurrogates(source.ConsumeIntInRange(0, 30))
+    fields = (
+        {"type": "run", "id": request_id, "command": text, "cwd": text if source.ConsumeBool() else None},
+        {"type": "explain", "id": request_id, "command": text},
+        {"type": "malformed", "id": request_id, "tool": "run_command", "arguments": text, "problem": text},
+        {"type": "cancel", "id": abs(request_id)},
+        {"type": "describe", "id": request_id},
+        {"type": text, "id": request_id},
+    )[kind]
+    return msgspec.msgpack.encode(fields)
 
 
 def served(stream: bytes, size: int) -> None:
@@ -107,6 +144,8 @@ def report() -> None:
 
 if __name__ == "__main__":
     atheris.Setup(
-        ["fuzz_frames", "-timeout=1", "-max_len=4096", *sys.argv[1:]], one_conversation, custom_mutator=mutate
+        ["fuzz_frames", "-timeout=10", "-max_len=4096", *sys.argv[1:]],
+        one_conversation,
+        custom_mutator=mutate,
     )
     atheris.Fuzz()
