@@ -15,7 +15,6 @@ from broker.owned_fd import OwnedFd
 from broker.profile import Profile
 from broker.programs import Program
 
-UMASK: Final = 0o077
 _CACHED_PROFILES: Final = 256
 
 
@@ -82,14 +81,12 @@ class Containment:
         return self._rulesets.build(layers.rules, network=layers.network)
 
     def confine(self, prepared: Prepared, cwd_fd: int, further: Rule | None) -> int:
-        """Confine the calling thread for good, and make `cwd_fd` its working directory.
+        """Confine the calling thread for good, and make `cwd_fd` the working directory, which must be its own.
 
         `further`: a place of this call alone. Returns the listener of the filter's questions, -1 if it asks
         none. The thread must have no_new_privs. Raises OSError.
         """
-        kernel.unshare_working_directory()
         os.fchdir(cwd_fd)
-        os.umask(UMASK)
         ruleset = prepared.ruleset
         if further is not None and self.in_force.files:
             ruleset = OwnedFd(self._build(prepared.layers))

@@ -27,7 +27,7 @@ def rlimits_for(limits: Limits) -> RLimits:
     ]
     if limits.memory_bytes:
         pairs.append((resource.RLIMIT_AS, limits.memory_bytes))
-    return tuple(pairs)
+    return tuple((kind, _lowered(kind, value)) for kind, value in pairs)
 
 
 def apply(pid: int, rlimits: RLimits, tasks: int) -> None:
@@ -35,11 +35,14 @@ def apply(pid: int, rlimits: RLimits, tasks: int) -> None:
 
     One that has ended needs no limit; but the caller sees to it that its number cannot be another's by then.
     """
-    pairs = rlimits if os.geteuid() == 0 else (*rlimits, (resource.RLIMIT_NPROC, _tasks_now() + tasks))
+    pairs = (
+        rlimits
+        if os.geteuid() == 0
+        else (*rlimits, (resource.RLIMIT_NPROC, _lowered(resource.RLIMIT_NPROC, _tasks_now() + tasks)))
+    )
     try:
         for kind, value in pairs:
-            lowered = _lowered(kind, value)
-            resource.prlimit(pid, kind, (lowered, lowered))
+            resource.prlimit(pid, kind, (value, value))
     except ProcessLookupError:
         return
 

@@ -20,6 +20,8 @@ from typing import Final, NamedTuple
 from broker import kernel
 from broker.refusal import ExecutorError, StartupError
 
+UMASK: Final = 0o077
+"""What a command makes is for its user alone."""
 WARM_THREADS: Final = 2
 """Threads that wait for a command, so that making one is not part of a call."""
 PROOF_S: Final = 10.0
@@ -77,7 +79,10 @@ Task = Callable[[], None]
 
 
 class Seat:
-    """Where one thread waits for its task. A queue for all would wake two threads a call, of which one waits again."""
+    """Where one thread waits for its task.
+
+    A queue for all would wake two threads a call, of which one waits again.
+    """
 
     __slots__ = ("_called", "_task")
 
@@ -98,7 +103,7 @@ class Seat:
 
 
 class Nursery:
-    """Runs tasks, each in a thread of its own that may confine itself.
+    """Runs tasks, each in a thread of its own that may confine itself, with its own working directory and umask.
 
     `scope_fd` is a ruleset that scopes signals; None where the kernel has no such thing: then there is no
     reaper, and nobody may call kill(-1).
@@ -208,6 +213,8 @@ class Nursery:
         _thread.start_new_thread(self._wait_for_task, ())
 
     def _wait_for_task(self) -> None:
+        kernel.unshare_working_directory()
+        os.umask(UMASK)
         seat = Seat()
         with self._lock:
             self._coming -= 1

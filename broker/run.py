@@ -138,10 +138,11 @@ class Call:
             raise
         finally:
             self._close(self._inner_fds)
+        reader = Reader(started, self._job)
         try:
-            return self._attend(started)
+            return self._attend(started, reader)
         finally:
-            self._end(started)
+            self._end(started, reader)
 
     def _start(self) -> Started:
         """Put every layer on this thread and start the program. Raises ExecutorError."""
@@ -196,10 +197,9 @@ class Call:
         except OSError as error:
             raise ExecutorError(f"{permitted.program.name}: cannot be started: {error.strerror}") from None
 
-    def _attend(self, started: Started) -> Verdict:
+    def _attend(self, started: Started, reader: "Reader") -> Verdict:
         """Read until the leader ends, or must."""
         bounds = self._job.permitted.limits
-        reader = Reader(started, self._job)
         reader.poll.register(self._running.cancel_fd, select.POLLIN)
         now = time.monotonic()
         deadline, next_count = now + bounds.timeout_s, now + COUNT_S
@@ -221,11 +221,11 @@ class Call:
                     )
                 next_count = now + COUNT_S
 
-    def _end(self, started: Started) -> None:
+    def _end(self, started: Started, reader: "Reader") -> None:
         """Kill what is left of the domain, take what the pipes still hold, reap the leader."""
         self._kill(started)
+        reader.poll.unregister(self._running.cancel_fd)
         deadline = time.monotonic() + DRAIN_S
-        reader = Reader(started, self._job)
         while reader.open_fds and (left_s := deadline - time.monotonic()) > 0:
             reader.read(left_s)
         if started.pidfd in reader.open_fds:  # it does not die: its exit is not waited for in this thread
