@@ -5,7 +5,7 @@ held.
 """
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
 from broker import canary, kernel, landlock
@@ -59,59 +59,66 @@ def _sheds_capabilities() -> bool:
     return canary.tried_in_thread(trial)
 
 
+_CHECKS: Final[tuple[tuple[str, Callable[[Facts], bool], bool, str, str], ...]] = (
+    (
+        "no_new_privs and no capability",
+        lambda _: _sheds_capabilities(),
+        True,
+        "a set-uid program, or root's own rights, would be a way out",
+        "run the broker as an ordinary user",
+    ),
+    (
+        "Landlock files (ABI {abi})",
+        lambda facts: facts.files,
+        True,
+        "commands could read and write every file of this user",
+        _NEWER_KERNEL,
+    ),
+    (
+        "Landlock TCP (ABI 4)",
+        lambda facts: facts.tcp,
+        False,
+        "no second wall behind the socket filter",
+        _NEWER_KERNEL,
+    ),
+    (
+        "Landlock signal scoping (ABI 6)",
+        lambda facts: facts.scoped,
+        True,
+        "commands could signal this user's other processes, and calls could reach each other",
+        _NEWER_KERNEL,
+    ),
+    (
+        "reaper",
+        _reaped,
+        True,
+        "daemons that a command leaves would outlive it, and a killed broker",
+        f"{_NEWER_KERNEL}; /bin/sh must be there",
+    ),
+    (
+        "seccomp filters",
+        lambda facts: facts.filters,
+        True,
+        "commands could open sockets, start any program, change modes and times, trace, mount",
+        _SECCOMP,
+    ),
+    (
+        "seccomp questions (Linux 5.5)",
+        lambda facts: facts.asks,
+        True,
+        "limits would come after the start, and no command could change a file's mode or times",
+        _SECCOMP,
+    ),
+)
+"""Layer, whether it is there, whether `required` needs it, what its absence lets through, what to do about it."""
+
+
 def findings() -> tuple[Finding, ...]:
     """Try every layer and say what was found."""
     facts = canary.facts()
-    return (
-        Finding(
-            "no_new_privs and no capability",
-            _sheds_capabilities(),
-            True,
-            "a set-uid program, or root's own rights, would be a way out",
-            "run the broker as an ordinary user",
-        ),
-        Finding(
-            f"Landlock files (ABI {facts.landlock_abi})",
-            facts.files,
-            True,
-            "commands could read and write every file of this user",
-            _NEWER_KERNEL,
-        ),
-        Finding(
-            "Landlock TCP (ABI 4)",
-            facts.tcp,
-            False,
-            "no second wall behind the socket filter",
-            _NEWER_KERNEL,
-        ),
-        Finding(
-            "Landlock signal scoping (ABI 6)",
-            facts.scoped,
-            True,
-            "commands could signal this user's other processes, and calls could reach each other",
-            _NEWER_KERNEL,
-        ),
-        Finding(
-            "reaper",
-            _reaped(facts),
-            True,
-            "daemons that a command leaves would outlive it, and a killed broker",
-            f"{_NEWER_KERNEL}; /bin/sh must be there",
-        ),
-        Finding(
-            "seccomp filters",
-            facts.filters,
-            True,
-            "commands could open sockets, start any program, change modes and times, trace, mount",
-            _SECCOMP,
-        ),
-        Finding(
-            "seccomp questions (Linux 5.5)",
-            facts.asks,
-            True,
-            "limits would come after the start, and no command could change a file's mode or times",
-            _SECCOMP,
-        ),
+    return tuple(
+        Finding(layer.format(abi=facts.landlock_abi), present(facts), required, without, remedy)
+        for layer, present, required, without, remedy in _CHECKS
     )
 
 
