@@ -28,10 +28,14 @@ class Frontend(NamedTuple):
     def end(self, *, patience_s: float) -> int:
         """Wait for its end, then bring it about. Returns the exit status, 128 + N after signal N."""
         if not self._ends_within(patience_s):
-            self._signal(signal.SIGTERM)
+            self.terminate()
             if not self._ends_within(END_S):
                 self._signal(signal.SIGKILL)
         return self.wait()
+
+    def terminate(self) -> None:
+        """Ask it to end; nothing if it has ended: its number may be another's by now."""
+        self._signal(signal.SIGTERM)
 
     def kill(self) -> None:
         """End it at once, before it can say anything."""

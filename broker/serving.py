@@ -69,16 +69,19 @@ def serve_stdio() -> int:
 
 def serve_remote(argv: tuple[str, ...], command: str) -> int:
     """Start the confined frontend here and `command` (such as `ssh HOST hardened-terminal-broker --stdio`) as its broker."""
+    kernel.forbid_inspection()
     words = _words(command)
     ours, theirs = (end.detach() for end in socketpair())
     streams = [(os.POSIX_SPAWN_DUP2, ours, 0), (os.POSIX_SPAWN_DUP2, ours, 1)]
     try:
-        carrier = os.posix_spawnp(words[0], words, os.environ, file_actions=streams)
+        carrier = os.posix_spawnp(
+            words[0], words, os.environ, file_actions=streams, setsigdef=[signal.SIGPIPE]
+        )
     except OSError as error:
         raise StartupError(f"HTMCP_BROKER: {words[0]}: {error.strerror}") from None
     os.close(ours)
     frontend = frontend_process.start(argv, theirs)
-    signal.signal(signal.SIGTERM, lambda *_: os.kill(frontend.pid, signal.SIGTERM))
+    signal.signal(signal.SIGTERM, lambda *_: frontend.terminate())
     # a terminal sends it to the frontend as well, which cancels and ends
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     status = frontend.wait()

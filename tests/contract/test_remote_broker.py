@@ -130,6 +130,19 @@ def test_this_side_has_no_broker_and_its_frontend_is_confined(client: SdkClient)
     assert int(facts["CapEff"], 16) == 0
 
 
+def test_a_signal_to_this_side_ends_both(beyond: Beyond) -> None:
+    marker = processes.unique_seconds()
+    with RawClient(beyond.place, **beyond.settings) as client:
+        client.initialize()
+        client.start("run_command", {"command": f"sh -c 'setsid sleep {marker} & sleep {marker}'"})
+        processes.wait_until_running(marker)
+        here = processes.descendants(client.pid)
+        os.kill(client.pid, signal.SIGTERM)
+        client.ended()
+        processes.wait_until_nothing_left(marker)
+        assert not [pid for pid in here if processes.alive(pid)]
+
+
 def test_the_death_of_ssh_is_an_answer_to_every_call_and_leaves_nothing_on_either_side(
     beyond: Beyond,
 ) -> None:
@@ -137,7 +150,7 @@ def test_the_death_of_ssh_is_an_answer_to_every_call_and_leaves_nothing_on_eithe
     with RawClient(beyond.place, **beyond.settings) as client:
         client.initialize()
         ids = {client.start("run_command", {"command": f"sh -c 'sleep {marker}'"}) for _ in range(4)}
-        eventually(lambda: len(processes.marked(f"sleep {marker}")) >= 4, "all four run")
+        eventually(lambda: len(processes.marked(marker)) >= 4, "all four run")
         (ssh,) = [pid for pid in processes.children(client.pid) if processes.command_line(pid)[:1] == ["ssh"]]
         os.kill(ssh, signal.SIGKILL)
         answers = [client.message() for _ in ids]
