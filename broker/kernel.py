@@ -31,6 +31,7 @@ _OPEN_HOW: Final = struct.Struct("=QQQ")  # struct open_how: flags, mode, resolv
 # linux/landlock.h
 LANDLOCK_CREATE_RULESET_VERSION: Final = 1
 LANDLOCK_RULE_PATH_BENEATH: Final = 1
+_LOG_SAME_EXEC_OFF: Final = 1  # LANDLOCK_RESTRICT_SELF_LOG_SAME_EXEC_OFF
 _RULESET_ATTR: Final = struct.Struct("=QQQ")  # struct landlock_ruleset_attr: fs, net (ABI 4), scoped (ABI 6)
 _RULESET_ATTR_BYTES: Final = ((6, 24), (4, 16), (1, 8))
 _PATH_BENEATH: Final = struct.Struct("=Qi")  # struct landlock_path_beneath_attr, packed
@@ -137,8 +138,18 @@ def landlock_add_path(ruleset_fd: int, path_fd: int, rights: int) -> None:
 
 
 def landlock_restrict_self(ruleset_fd: int) -> None:
-    """Confine the calling thread; it needs no_new_privs (landlock_restrict_self(2)). Raises OSError."""
-    call("landlock_restrict_self", ruleset_fd, 0)
+    """Confine the calling thread; it needs no_new_privs (landlock_restrict_self(2)). Raises OSError.
+
+    Where the kernel can be told (ABI 7), what this process itself is denied is not logged: a kill of a
+    domain is refused once for each process outside it, and each refusal would be a line of the machine's
+    audit log.
+    """
+    try:
+        call("landlock_restrict_self", ruleset_fd, _LOG_SAME_EXEC_OFF)
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
+        call("landlock_restrict_self", ruleset_fd, 0)
 
 
 def _seccomp(instructions: bytes, flags: int) -> int:
