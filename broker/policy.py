@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 import msgspec
 
-from broker import globs
 from broker.digest import sha256_hex
 from broker.grammar import Argv
 from broker.jail import Jail, Located
@@ -102,7 +101,11 @@ class Policy:
 
     def permit(self, listed: Listed, located: Located) -> Permitted:
         """Return the command as it may run in `located`. Raises PolicyDenied, or ExecutorError if the program is missing."""
-        words = globs.expand(listed.argv, located, self.jail)
+        words = listed.argv.texts
+        if listed.argv.has_globs:
+            from broker import globs  # few starts need it, and its patterns take a millisecond to compile
+
+            words = globs.expand(listed.argv, located, self.jail)
         judged = listed.entry.judge(list(words[1:]))
         self._check_paths(judged, located)
         rules = [entry.rule for entry in judged.entries]
