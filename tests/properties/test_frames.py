@@ -157,3 +157,27 @@ def test_the_small_reader_of_msgpack_fails_in_one_way_only(body: bytes) -> None:
         bare.unpack(body)
     except ValueError:
         return
+
+
+def test_a_frame_of_every_wrong_length_is_refused_or_waited_for_and_never_obeyed() -> None:
+    body = framing.encode(messages.RunRequest(1, "touch forged.txt"))[framing.LENGTH_BYTES :]
+    for length in (*range(2 * len(body)), 2**16, 2**31, 2**32 - 1):
+        service = DrivenService()
+        try:
+            service.feed(HELLO + length.to_bytes(4, "big") + body)
+            judged = [request.command for request in service.pipeline.judged]
+            assert judged == (["touch forged.txt"] if length == len(body) else [])
+            assert service.ended == (length < len(body) or length > framing.REQUEST_LIMIT_BYTES)
+        finally:
+            service.close()
+
+
+def test_a_frame_that_breaks_off_anywhere_is_never_obeyed() -> None:
+    whole = framing.encode(messages.RunRequest(1, "touch forged.txt"))
+    for end in range(len(whole)):
+        service = DrivenService()
+        try:
+            service.feed(HELLO + whole[:end])
+            assert (service.pipeline.judged, service.ended) == ([], False)
+        finally:
+            service.close()
