@@ -181,3 +181,12 @@ def test_a_frame_that_breaks_off_anywhere_is_never_obeyed() -> None:
             assert (service.pipeline.judged, service.ended) == ([], False)
         finally:
             service.close()
+
+
+def test_thousands_of_requests_in_one_read_are_all_answered_in_their_order() -> None:
+    service = DrivenService()
+    try:
+        service.feed(HELLO + b"".join(framing.encode(messages.DescribeRequest(n)) for n in range(1, 3001)))
+        assert [reply.id for reply in service.replies[1:]] == list(range(1, 3001))
+    finally:
+        service.close()
