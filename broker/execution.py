@@ -65,6 +65,7 @@ class Executor:
         )
         self.census = Census() if in_force.scoped else None
         self.null_fd = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        self.sink_fd = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
         if in_force.scoped and in_force.files and in_force.filters:
             try:
                 prove(self, jail)
@@ -110,6 +111,7 @@ class Executor:
         self.nursery.close()
         self.warden.close()
         os.close(self.null_fd)
+        os.close(self.sink_fd)
         if self.census is not None:
             self.census.close()
 

@@ -8,6 +8,7 @@ thread's last act, whatever happens.
 
 import _thread
 import contextlib
+import fcntl
 import os
 import select
 import signal
@@ -18,7 +19,7 @@ from typing import Final, NamedTuple, Protocol, TypeVar
 from broker.census import THREADS_PER_PROCESS, Census
 from broker.confinement import own_execution
 from broker.containment import Containment, Prepared
-from broker.job import Completed, Job, Running
+from broker.job import Completed, Filter, Job, Running
 from broker.landlock import READ, WRITE, Rule
 from broker.limits import rlimits_for
 from broker.nursery import Nursery
@@ -30,6 +31,8 @@ from protocol.messages import ResultCode
 
 READ_BYTES: Final = 65_536
 """One read: what a pipe holds."""
+WIDE_BYTES: Final = 262_144
+"""What the pipe of a program holds that prints more than that: it waits for us less often."""
 DRAIN_S: Final = 0.15
 """After the kill: how long the dying may take to let go of the pipes."""
 
@@ -59,6 +62,7 @@ class Premises(Protocol):
     environment: dict[str, str]
     temporary_base: str
     null_fd: int
+    sink_fd: int
 
     def warn(self, line: str, /) -> None:
         """Tell the operator."""
@@ -138,7 +142,7 @@ class Call:
             raise
         finally:
             self._close(self._inner_fds)
-        reader = Reader(started, self._job)
+        reader = Reader(started, self._job, self._premises.sink_fd)
         try:
             return self._attend(started, reader)
         finally:
@@ -301,8 +305,10 @@ class Call:
 class Reader:
     """Waits on a program's end and its two streams at once, and feeds the filters."""
 
-    def __init__(self, started: Started, job: Job) -> None:
+    def __init__(self, started: Started, job: Job, sink_fd: int) -> None:
         self._filters = {started.stdout_fd: job.stdout, started.stderr_fd: job.stderr}
+        self._narrow = set(self._filters)
+        self._sink_fd = sink_fd
         self.open_fds = {started.pidfd, *self._filters}
         self.poll = select.poll()
         for fd in self.open_fds:
@@ -313,13 +319,25 @@ class Reader:
         ready = {fd for fd, _ in self.poll.poll(timeout_s * 1000)}
         for fd in ready & self.open_fds:
             data_filter = self._filters.get(fd)
-            data = os.read(fd, READ_BYTES) if data_filter else b""
-            if data_filter and data:
-                data_filter.feed(data)
-            else:
+            if data_filter is None or not self._take(fd, data_filter):
                 self.poll.unregister(fd)
                 self.open_fds.discard(fd)
         return ready
+
+    def _take(self, fd: int, data_filter: Filter) -> int:
+        """Read once. Returns how many bytes that were; what nobody will see is not even copied (splice(2))."""
+        if data_filter.truncated:
+            count = os.splice(fd, self._sink_fd, WIDE_BYTES)
+            data_filter.total_bytes += count
+            return count
+        data = os.read(fd, READ_BYTES)
+        if data:
+            data_filter.feed(data)
+        if len(data) == READ_BYTES and fd in self._narrow:
+            self._narrow.discard(fd)
+            with contextlib.suppress(OSError):  # a user's pipes have a limit together (pipe(7))
+                fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, WIDE_BYTES)
+        return len(data)
 
 
 def reap_later(pid: int) -> None:
