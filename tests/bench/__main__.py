@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.bench import calls, measures, programs, scale, volume
+from tests.bench import budget, calls, measures, programs, scale, volume
 from tests.bench.figures import Row, table, write
 from tests.bench.measures import Plan
 from tests.bench.peers import installed
@@ -19,6 +19,7 @@ from tests.bench.ways import load
 
 FIGURES: dict[str, Callable[[Plan], list[Row]]] = {
     "latency": calls.latency,
+    "budget": budget.budget,
     "throughput": calls.throughput,
     "cold-start": measures.cold_start,
     "run": measures.one_command,

@@ -17,11 +17,12 @@ def in_turns(ways: Mapping[str, Way], rounds: int) -> dict[str, float]:
     taken: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(rounds):
         for name in random.sample(sorted(ways), len(ways)):
-            taken[name].append(_seconds(ways[name]))
+            taken[name].append(seconds(ways[name]))
     return {name: statistics.median(times) for name, times in taken.items()}
 
 
-def _seconds(way: Way) -> float:
+def seconds(way: Way) -> float:
+    """Return how long it takes once."""
     since = time.perf_counter()
     own = way()
     return own if isinstance(own, float) else time.perf_counter() - since
