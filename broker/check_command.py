@@ -65,7 +65,7 @@ def _report(policy: Policy, found: configuration.FoundPolicy) -> dict[str, Any]:
 
 
 def _trust(policy: Policy, found: configuration.FoundPolicy) -> str | None:
-    in_jail = policy.jail.contains(found.path)
+    in_jail = startup.brought_along(found, os.environ, policy.jail)
     try:
         configuration.check_trust(
             found, os.environ, in_jail=in_jail, jail_is_writable=policy_file.grants_writes(policy.file)

@@ -141,7 +141,7 @@ def check_trust(
         return
     if trust_line(policy) not in trusted(environ):
         raise StartupError(
-            f"policy {policy.path}: lies in the jail and is not approved, so it may come from whoever wrote that folder; "
+            f"policy {policy.path}: comes with the folder and is not approved, so whoever wrote the folder may have written it; "
             f"read it and approve it with: {NAME} trust {policy.path} — or name another one with HTMCP_POLICY_FILE"
         )
 

@@ -14,7 +14,7 @@ import msgspec
 
 from broker import configuration, policy_file
 from broker.audit import Trail
-from broker.configuration import Settings
+from broker.configuration import FoundPolicy, Settings
 from broker.connection import Connection
 from broker.execution import Executor
 from broker.jail import Jail
@@ -33,10 +33,24 @@ def open_jail(file: PolicyFile, environ: Mapping[str, str]) -> Jail:
     return Jail(environ.get("HTMCP_JAIL_ROOT") or file.jail.root or os.getcwd())
 
 
+def brought_along(found: FoundPolicy, environ: Mapping[str, str], jail: Jail) -> bool:
+    """Return whether whoever wrote the jail's content may have written, or chosen, this policy.
+
+    Of a ./policy.toml that nobody named: also where it is a link in the jail, and where no HTMCP_JAIL_ROOT says what the jail
+    is. Otherwise a cloned repository would answer the question itself, by naming a jail elsewhere.
+    """
+    if jail.contains(found.path):
+        return True
+    user = os.path.join(configuration.config_folder(environ), "policy.toml")
+    if found.named or os.path.abspath(user) == found.path:
+        return False
+    return not environ.get("HTMCP_JAIL_ROOT") or jail.contains(os.path.dirname(found.path))
+
+
 def build_gate(settings: Settings, jail: Jail) -> Gate:
     """Return the gate of one policy file, tested by its own tests."""
     found, file = settings.found, settings.file
-    in_jail = jail.contains(found.path)
+    in_jail = brought_along(found, settings.environ, jail)
     writable = policy_file.grants_writes(file)
     configuration.check_trust(found, settings.environ, in_jail=in_jail, jail_is_writable=writable)
     programs = Programs(file.environment.path, jail, policy_file.named_programs(file))

@@ -31,7 +31,7 @@ RAN = ("OK", "OUTPUT_TRUNCATED")
 Message = dict[str, bare.Value]
 
 
-class BrokerGone(Exception):  # noqa: N818 - see protocol.client, which is not imported here for its cost
+class BrokerGone(Exception):
     """No answer will come."""
 
 

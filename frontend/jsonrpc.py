@@ -37,7 +37,7 @@ class Message(NamedTuple):
     id: RequestId | None
 
 
-class Invalid(Exception):  # noqa: N818 - an answer, not a fault of ours
+class Invalid(Exception):
     """A line that is no message: the error to answer with. `id` is None where none could be read."""
 
     def __init__(self, code: int, message: str, request_id: RequestId | None = None) -> None:
@@ -47,7 +47,7 @@ class Invalid(Exception):  # noqa: N818 - an answer, not a fault of ours
         self.id = request_id
 
 
-class LineTooLong(Exception):  # noqa: N818 - idem
+class LineTooLong(Exception):
     """A line has passed the limit; the rest of it will be skipped."""
 
 

@@ -16,7 +16,7 @@ from protocol.messages import CommandResult, Description, Progress, Refusal, Res
 READ_BYTES = 256 * 1024
 
 
-class BrokerGone(Exception):  # noqa: N818 - it says what happened, as the other exceptions here do
+class BrokerGone(Exception):
     """The connection is over: the broker ended, closed it, or answered what nobody asked."""
 
 

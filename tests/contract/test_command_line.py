@@ -250,6 +250,26 @@ def test_a_policy_that_a_cloned_repository_brings_is_refused(
     assert not (place.jail / "hello.txt").exists()
 
 
+@pytest.mark.parametrize("root", ["/usr/share", "src", ".."])
+def test_a_policy_that_a_cloned_repository_brings_is_refused_whatever_jail_it_names(
+    place: Place, root: str
+) -> None:
+    policy = _brought_along(place)
+    policy.write_text(policy.read_text() + f'[jail]\nroot = "{root}"\n')
+    ended = run_cli(
+        place, "run", "touch hello.txt", cwd=place.jail, HTMCP_POLICY_FILE=None, HTMCP_JAIL_ROOT=None
+    )
+    assert_refused(ended, f"trust {policy}", "HTMCP_POLICY_FILE")
+
+
+def test_a_policy_that_is_a_link_in_the_jail_is_refused_too(place: Place) -> None:
+    policy = _brought_along(place)
+    policy.rename(place.outside / "elsewhere.toml")
+    policy.symlink_to(place.outside / "elsewhere.toml")
+    ended = run_cli(place, "run", "touch hello.txt", cwd=place.jail, HTMCP_POLICY_FILE=None)
+    assert_refused(ended, "trust")
+
+
 def test_the_users_own_policy_does_not_replace_one_that_was_refused(place: Place) -> None:
     _brought_along(place)
     assert run_cli(place, "init", HTMCP_POLICY_FILE=None).status == 0
