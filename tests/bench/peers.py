@@ -31,16 +31,16 @@ def installed(folder: Path, jail: Path) -> list[Server]:
         "cli-mcp-server": ("run_command", {"command": "echo hi"}),
         "mcp-shell-server": ("shell_execute", {"command": ["echo", "hi"], "directory": str(jail)}),
     }
+    common = {"PATH": os.environ["PATH"], "HOME": str(folder), "LANG": "C.UTF-8"}
     servers = []
     for name, version in PYTHON_PEERS.items():
         program = _with_uv(folder / name, name, version)
-        environment = {"PATH": os.environ["PATH"], "HOME": str(folder), **settings[name]}
+        environment = {**common, **settings[name]}
         tool, arguments = calls[name]
         servers.append(Server(name, (program,), environment, jail, tool, arguments))
     program = _with_npm(folder / NODE_PEER)
-    environment = {"PATH": os.environ["PATH"], "HOME": str(folder)}
     command = {"command": "echo hi"}
-    servers.append(Server(NODE_PEER, (program,), environment, jail, "run_command", command))
+    servers.append(Server(NODE_PEER, (program,), common, jail, "run_command", command))
     return servers
 
 
