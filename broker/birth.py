@@ -101,8 +101,6 @@ def _located(program: str) -> str:
 
 def _confine(argv: tuple[str, ...], path: bytes, in_force: InForce) -> None:
     shed_rights(None)
-    kernel.unshare_working_directory()
-    os.chdir("/")
     rulesets = Rulesets(in_force.landlock_abi)
     if in_force.files:
         ruleset = OwnedFd(rulesets.build(_rules(argv, os.fsdecode(path)), network=False))
@@ -114,11 +112,12 @@ def _confine(argv: tuple[str, ...], path: bytes, in_force: InForce) -> None:
 
 def _spawn(path: bytes, argv: tuple[str, ...], environment: Mapping[str, str], fds: tuple[int, ...]) -> int:
     copies = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _FREE_FROM) for fd in fds]  # none is one of the targets
+    root_fd = os.open("/", os.O_PATH | os.O_CLOEXEC)
     try:
-        return spawn(path, argv, environment, copies)
+        return spawn(path, argv, environment, copies, root_fd)
     finally:
-        for copy in copies:
-            os.close(copy)
+        for fd in (*copies, root_fd):
+            os.close(fd)
 
 
 def _rlimits(argv: tuple[str, ...]) -> RLimits:

@@ -5,7 +5,6 @@ that an earlier one took; a layer that is in force and cannot be put on raises, 
 what is in force was decided once, at start (`canary`), and never changes.
 """
 
-import os
 from typing import Final, NamedTuple
 
 from broker import kernel, seccomp
@@ -80,13 +79,12 @@ class Containment:
     def _build(self, layers: Layers) -> int:
         return self._rulesets.build(layers.rules, network=layers.network)
 
-    def confine(self, prepared: Prepared, cwd_fd: int, further: Rule | None) -> int:
-        """Confine the calling thread for good, and make `cwd_fd` the working directory, which must be its own.
+    def confine(self, prepared: Prepared, further: Rule | None) -> int:
+        """Confine the calling thread for good.
 
         `further`: a place of this call alone. Returns the listener of the filter's questions, -1 if it asks
         none. The thread must have no_new_privs. Raises OSError.
         """
-        os.fchdir(cwd_fd)
         ruleset = prepared.ruleset
         if further is not None and self.in_force.files:
             ruleset = OwnedFd(self._build(prepared.layers))

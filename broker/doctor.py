@@ -110,7 +110,9 @@ _CHECKS: Final[tuple[tuple[str, Callable[[Facts], bool], bool, str, str], ...]] 
         _SECCOMP,
     ),
 )
-"""Layer, whether it is there, whether `required` needs it, what its absence lets through, what to do about it."""
+"""Layer, whether it is there, whether `required` needs it, what its absence lets through, what to do
+about it.
+"""
 
 
 def findings() -> tuple[Finding, ...]:

@@ -252,7 +252,7 @@ def close_on_exec(first_fd: int) -> None:
     call("close_range", first_fd, _EVERY_DESCRIPTOR, _CLOSE_RANGE_CLOEXEC)
 
 
-def unshare_working_directory() -> None:
+def unshare_umask() -> None:
     """Give the calling thread a working directory, root and umask of its own (unshare(2), CLONE_FS).
     Raises OSError.
     """

@@ -9,6 +9,7 @@ is killed. A reaper that is gone stops further commands from starting.
 """
 
 import _thread
+import contextlib
 import os
 import select
 import signal
@@ -103,7 +104,7 @@ class Seat:
 
 
 class Nursery:
-    """Runs tasks, each in a thread of its own that may confine itself, with its own working directory and umask.
+    """Runs tasks, each in a thread of its own that may confine itself, with a umask of its own.
 
     `scope_fd` is a ruleset that scopes signals; None where the kernel has no such thing: then there is no
     reaper, and nobody may call kill(-1).
@@ -213,7 +214,8 @@ class Nursery:
         _thread.start_new_thread(self._wait_for_task, ())
 
     def _wait_for_task(self) -> None:
-        kernel.unshare_working_directory()
+        with contextlib.suppress(PermissionError):  # in a container: then the whole broker has this umask
+            kernel.unshare_umask()
         os.umask(UMASK)
         seat = Seat()
         with self._lock:

@@ -185,9 +185,9 @@ class Call:
         """
         premises = self._premises
         try:
-            listener_fd = premises.containment.confine(self._prepared, self._job.cwd_fd, further)
+            listener_fd = premises.containment.confine(self._prepared, further)
         except OSError as error:
-            raise ExecutorError(f"the command cannot be confined to its folder: {error.strerror}") from None
+            raise ExecutorError(f"the command cannot be confined: {error.strerror}") from None
         self._confined = True
         if listener_fd < 0:
             return False
@@ -197,7 +197,7 @@ class Call:
     def _spawn(self, environment: dict[str, str], fds: tuple[int, ...]) -> int:
         permitted = self._job.permitted
         try:
-            return spawn(permitted.program.path, permitted.argv, environment, fds)
+            return spawn(permitted.program.path, permitted.argv, environment, fds, self._job.cwd_fd)
         except OSError as error:
             raise ExecutorError(f"{permitted.program.name}: cannot be started: {error.strerror}") from None
 
@@ -325,7 +325,9 @@ class Reader:
         return ready
 
     def _take(self, fd: int, data_filter: Filter) -> int:
-        """Read once. Returns how many bytes that were; what nobody will see is not even copied (splice(2))."""
+        """Read once. Returns how many bytes that were; what nobody will see is not even copied
+        (splice(2)).
+        """
         if data_filter.truncated:
             count = os.splice(fd, self._sink_fd, WIDE_BYTES)
             data_filter.total_bytes += count

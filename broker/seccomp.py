@@ -23,7 +23,7 @@ _FARTHEST_JUMP: Final = 255
 _NUMBER_AT, _ARCHITECTURE_AT, _ARGUMENTS_AT = 0, 4, 16
 
 # linux/seccomp.h; asm-generic/errno-base.h
-_EPERM, _EACCES, _ENOSYS = 1, 13, 38
+_EPERM, _EACCES, _EDOM, _ENOSYS = 1, 13, 33, 38
 
 
 def _answer(value: int) -> Code:
@@ -36,6 +36,8 @@ ASK: Final = _answer(0x7FC00000)
 """SECCOMP_RET_USER_NOTIF: the holder of the filter's listener answers."""
 FORBIDDEN: Final = _answer(0x00050000 | _EPERM)
 REFUSED: Final = _answer(0x00050000 | _EACCES)
+STRANGE: Final = _answer(0x00050000 | _EDOM)
+"""For the trial whether filters work: nobody else answers so."""
 ABSENT: Final = _answer(0x00050000 | _ENOSYS)
 """For calls whose callers have another way when a kernel lacks them."""
 
@@ -175,7 +177,7 @@ def common_filter() -> bytes:
     verdicts["setpriority"] = if_bits(0, _ALL, 0, if_bits(1, _ALL, 0, ALLOW, FORBIDDEN), FORBIDDEN)
     verdicts["ioprio_set"] = if_bits(0, _ALL, 1, if_bits(1, _ALL, 0, ALLOW, FORBIDDEN), FORBIDDEN)
     verdicts["personality"] = if_among(0, (0, _ALL), ALLOW, FORBIDDEN)  # the default, and the question
-    verdicts["unshare"] = if_equal(0, _CLONE_FS, ALLOW, FORBIDDEN)  # the call's own thread needs it
+    verdicts["unshare"] = if_equal(0, _CLONE_FS, ALLOW, FORBIDDEN)  # for a umask of the thread's own
     verdicts["ioctl"] = if_among(1, _DANGEROUS_IOCTLS, FORBIDDEN, ALLOW)
     verdicts["fcntl"] = if_among(1, (_F_SETOWN, _F_SETOWN_EX), FORBIDDEN, ALLOW)
     verdicts["socketpair"] = if_bits(0, _ALL, _AF_UNIX, ALLOW, REFUSED)

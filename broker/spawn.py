@@ -26,6 +26,7 @@ for _name, _types in {
     "posix_spawnattr_setsigdefault": [_pointer, _pointer],
     "posix_spawn_file_actions_init": [_pointer],
     "posix_spawn_file_actions_adddup2": [_pointer, ctypes.c_int, ctypes.c_int],
+    "posix_spawn_file_actions_addfchdir_np": [_pointer, ctypes.c_int],
     "posix_spawn_file_actions_addclose": [_pointer, ctypes.c_int],
     "posix_spawn_file_actions_destroy": [_pointer],
 }.items():
@@ -72,10 +73,13 @@ def _add_closing(actions: int, first_fd: int) -> None:
             _checked(_libc.posix_spawn_file_actions_addclose(actions, int(name)))
 
 
-def spawn(path: bytes, argv: Sequence[str], environment: Mapping[str, str], fds: Sequence[int]) -> int:
-    """Start the file `path` with `fds` as its descriptors 0, 1, 2 ..., and return its pid (posix_spawn(3)).
+def spawn(
+    path: bytes, argv: Sequence[str], environment: Mapping[str, str], fds: Sequence[int], cwd_fd: int
+) -> int:
+    """Start the file `path` in the folder `cwd_fd` and return its pid (posix_spawn(3)).
 
-    No number in `fds` may be one of the new ones, but its own. Raises OSError.
+    `fds` become its descriptors 0, 1, 2 ...; no number in it may be one of the new ones, but its own.
+    Raises OSError.
     """
     arguments = _strings([os.fsencode(word) for word in argv])
     variables = _strings([os.fsencode(f"{name}={value}") for name, value in environment.items()])
@@ -85,7 +89,7 @@ def spawn(path: bytes, argv: Sequence[str], environment: Mapping[str, str], fds:
     try:
         for new_fd, fd in enumerate(fds):
             _checked(_libc.posix_spawn_file_actions_adddup2(actions, fd, new_fd))
-        _add_closing(ctypes.addressof(actions), len(fds))
+        _checked(_libc.posix_spawn_file_actions_addfchdir_np(actions, cwd_fd))
         _checked(_libc.posix_spawn(ctypes.addressof(pid), path, actions, _ATTRIBUTES, arguments, variables))
     finally:
         _libc.posix_spawn_file_actions_destroy(actions)

@@ -61,14 +61,18 @@ class Warden:
         """Answer and act, until `close`."""
         while not self._ended:
             for fd, events in self._epoll.poll():
-                if fd == self._wake_fd:
-                    self._act()
-                elif events & select.EPOLLIN:
-                    self._answer(fd, self._wards[fd])
-                else:  # nobody is left who could ask
-                    self._dismiss(fd)
+                with contextlib.suppress(Exception):  # whatever it is, others still wait for their answers
+                    self._serve(fd, events)
         self._epoll.close()
         os.close(self._wake_fd)
+
+    def _serve(self, fd: int, events: int) -> None:
+        if fd == self._wake_fd:
+            self._act()
+        elif events & select.EPOLLIN:
+            self._answer(fd, self._wards[fd])
+        else:  # nobody is left who could ask
+            self._dismiss(fd)
 
     def close(self) -> None:
         """Let the thread end."""

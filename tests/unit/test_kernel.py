@@ -81,7 +81,7 @@ def test_a_thread_can_have_a_folder_and_umask_of_its_own(tmp_path: Path) -> None
     before = Path.cwd()
 
     def move() -> str:
-        kernel.unshare_working_directory()
+        kernel.unshare_umask()
         os.chdir(tmp_path)
         os.umask(0)
         return os.getcwd()
