@@ -17,6 +17,7 @@ from broker.connection import Connection
 from broker.execution import Completed, Running
 from broker.notice import warn
 from broker.pipeline import Admitted, Pipeline
+from broker.refusal import ExecutorError
 from protocol.framing import ProtocolViolation
 from protocol.messages import (
     PROTOCOL_VERSION,
@@ -36,6 +37,8 @@ from protocol.messages import (
 
 IN_FLIGHT = 256
 """How many requests of one frontend may be unanswered at once."""
+WAITING_CHARACTERS = 2_000_000
+"""How long the commands that wait for their turn may be together: 256 of the longest would be 100 MB in several copies."""
 REQUESTS_PER_TURN = 64
 """After so many, signals and commands that ended have their turn: a flood of requests must not hold them up."""
 UNSENT_LIMIT_BYTES = 1024 * 1024
@@ -45,6 +48,7 @@ DRAIN_S = 1.0
 """How long the last replies may take to be read once the broker is ending."""
 INTERRUPT_PATIENCE_S = 0.3
 """A terminal sends SIGINT to the frontend as well: how long it may take to end by itself."""
+TOO_LONG_A_QUEUE = "too many long commands wait for their turn; ask again when some have ended"
 REASON_CHARACTERS = 300
 EXIT_VIOLATION = 76
 """The exit status after a frontend broke the protocol (EX_PROTOCOL of sysexits.h)."""
@@ -196,6 +200,9 @@ class Service:
         admitted = self._pipeline.admit(request)
         if not isinstance(admitted, Admitted):
             self._send(admitted)
+            return
+        if sum(len(each.request.command) for each in self._waiting.values()) > WAITING_CHARACTERS:
+            self._send(self._pipeline.refuse_admitted(admitted, ExecutorError(TOO_LONG_A_QUEUE)))
             return
         self._waiting[request.id] = admitted
         self._start_waiting()

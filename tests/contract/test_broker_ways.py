@@ -3,6 +3,7 @@
 import json
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,11 @@ def test_a_confined_frontend_in_another_language_is_served(place: Place) -> None
 )
 def test_the_status_of_the_program_is_handed_on(place: Place, script: str, status: int) -> None:
     assert broker(place, "--", "sh", "-c", script).returncode == status
+
+
+def test_a_frontend_that_leaves_its_socket_and_ignores_every_request_to_end_is_killed(place: Place) -> None:
+    stubborn = "import os, signal; signal.signal(15, signal.SIG_IGN); os.close(3); signal.pause()"
+    assert broker(place, "--", sys.executable, "-I", "-c", stubborn).returncode == 137
 
 
 def test_the_program_has_the_callers_streams_and_no_file_of_the_place(place: Place) -> None:

@@ -144,6 +144,20 @@ def test_a_frontend_that_does_not_read_its_replies_cannot_make_the_memory_grow(
         assert client.reply()["id"] == 1, "nothing is lost for one that reads at last"
 
 
+def test_the_longest_commands_in_flight_cost_bounded_memory(place: Place) -> None:
+    words = " ".join("\U0001f512" * 15_000 for _ in range(4))
+    with BareClient(place) as client:
+        client.greet()
+        client.send(b"".join(frame("run", id=number, command="sh -c 'sleep 15'") for number in range(1, 9)))
+        for number in range(9, 150):
+            client.send(frame("run", id=number, command=f"echo {words}"))
+        codes = [client.reply()["result"]["code"] for _ in range(100)]
+        assert set(codes) == {"EXECUTOR_ERROR"}, "they are refused while the others wait"
+        assert processes.peak_memory_bytes(client.pid) < 60 * 1024 * 1024
+        client.socket.close()
+        client.status()
+
+
 def test_signals_are_heard_while_a_frontend_floods_and_does_not_read(place: Place) -> None:
     flood = b"".join(frame("describe", id=number) for number in range(1, 20_000))
     with BareClient(place) as client:
