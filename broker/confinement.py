@@ -95,13 +95,14 @@ class Places(NamedTuple):
 class Layers(NamedTuple):
     """What the kernel is told about one run.
 
-    `network`: whether Landlock leaves TCP alone. `asks`: whether the filter has the broker make metadata
-    changes.
+    `network`: whether Landlock leaves TCP alone. `loaders`: (device, inode) of the loaders, which have the right
+    to run but must not be executed by their own name: `ld.so FILE` would run any file that can be read.
     """
 
     rules: tuple[Rule, ...]
     network: bool
     filter: FilterRules
+    loaders: frozenset[tuple[int, int]]
 
 
 def runnable(paths: Iterable[str]) -> tuple[Rule, ...]:
@@ -113,6 +114,17 @@ def runnable(paths: Iterable[str]) -> tuple[Rule, ...]:
         if loader is not None:
             files[loader] = None
     return tuple(Rule(path, EXECUTE | READ_FILE) for path in files)
+
+
+def _loaders(paths: Iterable[str]) -> frozenset[tuple[int, int]]:
+    found = set()
+    for loader in {loader_of(path) for path in paths} - {None}:
+        try:
+            status = os.stat(str(loader))
+        except OSError:  # a program whose loader is missing cannot start
+            continue
+        found.add((status.st_dev, status.st_ino))
+    return frozenset(found)
 
 
 def _executables(program: Program, profile: Profile) -> Iterator[str]:
@@ -133,16 +145,18 @@ def layers_for(profile: Profile, program: Program, exec_address: int, places: Pl
     readable = (*SYSTEM_FOLDERS, *SYSTEM_FILES, *MACHINE_FACTS, places.home, *profile.read)
     if profile.network:
         readable += NETWORK_FILES
+    executables = tuple(_executables(program, profile))
     rules = (
         Rule(places.jail, READ | (WRITE if profile.writes else 0) | own_execution(profile)),
         *(Rule(path, READ) for path in readable),
         *DEVICES,
-        *runnable(_executables(program, profile)),
+        *runnable(executables),
     )
     filter_rules = FilterRules(
         exec_address=exec_address,
         network=profile.network,
         programs=bool(profile.may_run or profile.may_run_own),
+        execs_ask=bool(profile.may_run) and not profile.may_run_own,
         metadata=profile.writes or profile.temporary,
     )
-    return Layers(rules, profile.network, filter_rules)
+    return Layers(rules, profile.network, filter_rules, _loaders(executables))

@@ -213,3 +213,14 @@ def _check_inside(real: str, roots: tuple[str, ...]) -> None:
     """Refuse a file whose path, as the kernel knows it now, is not in a place that the run may write."""
     if not any(real == root or real.startswith(f"{root}/") for root in roots):
         raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+
+def identity_at(listener_fd: int, question: Question, address: int) -> tuple[int, int]:
+    """Return device and inode of the file that the asker's path at `address` leads to. Raises OSError."""
+    asker = Asker(listener_fd, question)
+    fd = asker.open(AT_FDCWD, asker.text(address, _PATH_MAX), 0)
+    try:
+        status = os.fstat(fd)
+    finally:
+        os.close(fd)
+    return status.st_dev, status.st_ino

@@ -159,12 +159,16 @@ class Call:
             further = Rule(self._temporary.path, READ | WRITE | own_execution(permitted.profile))
         stdout_r, stdout_w = self._pipe()
         stderr_r, stderr_w = self._pipe()
-        terms = Terms(rlimits_for(permitted.limits), self._tasks(), self._writable_places())
+        terms = Terms(rlimits_for(permitted.limits), self._tasks(), self._writable_places(), self._loaders())
         asking = self._confine(further, terms)
         pid = self._spawn(environment, (premises.null_fd, stdout_w, stderr_w))
         if not asking:
             premises.warden.limit(pid, terms).wait(LIMITED_S)
         return Started(pid, os.pidfd_open(pid), stdout_r, stderr_r)
+
+    def _loaders(self) -> frozenset[tuple[int, int]] | None:
+        layers = self._prepared.layers
+        return layers.loaders if layers.filter.execs_ask else None
 
     def _tasks(self) -> int:
         return self._job.permitted.limits.processes * THREADS_PER_PROCESS

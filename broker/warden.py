@@ -2,7 +2,8 @@
 
 A filter asks about one exec, the broker's own: the process is given its limits while it waits, so they hold
 before the program's first instruction. It is let through once; whoever makes the same call later is
-refused. In a run that may write, it asks about metadata changes too.
+refused. In a run that may start other programs it asks about each of them, in one that may write about
+metadata changes too.
 
 Always true: the thread has the user and the (absent) capabilities of the commands, and no file rule or
 filter of theirs; a question that cannot be answered is answered EPERM, and no fault in here ends the
@@ -28,13 +29,14 @@ _EXECVE = NUMBER["execve"]
 
 
 class Terms(NamedTuple):
-    """What one run gets: the limits of each process, how many processes, and where it may change metadata
-    (real paths).
+    """What one run gets: the limits of each process, how many processes, where it may change metadata (real paths),
+    and, where it may start other programs, which loaders it must not execute by name (device, inode).
     """
 
     rlimits: RLimits
     tasks: int
     places: tuple[str, ...]
+    loaders: frozenset[tuple[int, int]] | None
 
 
 class Ward:
@@ -148,14 +150,26 @@ class Warden:
             kernel.seccomp_answer(listener_fd, question, 0)
             return 0
         if ward.started:
-            return errno.EACCES
+            return self._decide_on_program(listener_fd, ward.terms.loaders, question)
         ward.started = True
         limits.apply(question.pid, ward.terms.rlimits, ward.terms.tasks)
         kernel.seccomp_continue(listener_fd, question)
-        if (
-            not ward.terms.places
-        ):  # nothing is left to ask; without a listener every question is answered ENOSYS
-            self._dismiss(listener_fd)
+        if not ward.terms.places and ward.terms.loaders is None:
+            self._dismiss(listener_fd)  # nothing is left to ask; without a listener the kernel answers ENOSYS
+        return 0
+
+    @staticmethod
+    def _decide_on_program(
+        listener_fd: int, loaders: frozenset[tuple[int, int]] | None, question: Question
+    ) -> int:
+        """Let a further exec through to Landlock, unless it is a loader's own.
+
+        A program of several threads may change the path after this look. It gains code in its own process that way,
+        which it has already, and no right.
+        """
+        if loaders is None or metadata.identity_at(listener_fd, question, question.arguments[0]) in loaders:
+            return errno.EACCES
+        kernel.seccomp_continue(listener_fd, question)
         return 0
 
 

