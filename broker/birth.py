@@ -1,14 +1,16 @@
 """The birth of a frontend: a program started by a one-shot thread that confined itself, outside the commands' domain.
 
 Always true: the frontend can read its own installation and nothing else, write to no file, execute nothing
-after its own start, open no socket, signal nobody, and has no capability. It is not in the domain that the
-reaper ends, so that it can still answer its client when the broker is gone.
+after its own start, make no process, open no socket, signal nobody, and has no capability. It is not in the
+domain that the reaper ends, so that it can still answer its client when the broker is gone: a process that it
+could make would outlive both.
 """
 
 import _thread
 import fcntl
 import os
 import resource
+import select
 import sys
 from _queue import SimpleQueue
 from collections.abc import Mapping
@@ -27,6 +29,7 @@ from broker.spawn import spawn
 
 OPEN_FILES: Final = 256
 THREADS: Final = 64
+ASKS_MS: Final = 50
 PYTHON_MEMORY_BYTES: Final = 2 * 1024**3
 
 _LIBRARIES: Final = (
@@ -54,19 +57,23 @@ def spawn_frontend(
     path = os.fsencode(started[0])
     in_force = layers_in_force(mode, None)
     answer: SimpleQueue[tuple[int, int] | StartupError] = SimpleQueue()
+    listener: SimpleQueue[int] = SimpleQueue()
 
     def body() -> None:
         try:
-            _confine(started, path, in_force)
+            listener.put(_confine(started, path, in_force))
             pid = _spawn(path, started, environment, fds)
             answer.put((pid, os.pidfd_open(pid)))
         except OSError as error:
             answer.put(StartupError(f"the frontend {argv[0]} cannot be started: {error.strerror}"))
+            listener.put(-1)
         except Exception as error:  # noqa: BLE001 - a fault of ours must not leave the caller waiting
             answer.put(StartupError(f"the frontend {argv[0]} cannot be started: {type(error).__name__}"))
+            listener.put(-1)
 
     kernel.close_on_exec(3)
     _thread.start_new_thread(body, ())
+    _let_one_through(listener.get(), answer)
     born = answer.get()
     if isinstance(born, StartupError):
         raise born
@@ -99,7 +106,8 @@ def _located(program: str) -> str:
     raise StartupError(f"the frontend {program} was not found along PATH")
 
 
-def _confine(argv: tuple[str, ...], path: bytes, in_force: InForce) -> None:
+def _confine(argv: tuple[str, ...], path: bytes, in_force: InForce) -> int:
+    """Confine this thread. Returns where it asks before it makes a process, -1 where the kernel cannot ask."""
     shed_rights(None)
     rulesets = Rulesets(in_force.landlock_abi)
     if in_force.files:
@@ -108,15 +116,40 @@ def _confine(argv: tuple[str, ...], path: bytes, in_force: InForce) -> None:
     if in_force.filters:
         kernel.seccomp_filter(seccomp.common_filter())
         kernel.seccomp_filter(seccomp.filter_for(seccomp.FilterRules(kernel.address_of(path), asks=False)))
+        if in_force.asks:
+            return kernel.seccomp_listener(seccomp.spawn_asks())
+    return -1
+
+
+def _let_one_through(listener_fd: int, answer: "SimpleQueue[tuple[int, int] | StartupError]") -> None:
+    """Let the thread make the frontend's process, and nobody one ever after: without a listener the kernel answers
+    ENOSYS (seccomp(2)). By what a clone looks like it cannot be told from the next one.
+    """
+    if listener_fd < 0:
+        return
+    asked = select.poll()
+    asked.register(listener_fd, select.POLLIN)
+    try:
+        while answer.empty():  # it may fail before it asks
+            if asked.poll(ASKS_MS):
+                kernel.seccomp_continue(listener_fd, kernel.seccomp_receive(listener_fd))
+                return
+    except OSError as error:
+        raise StartupError(f"the frontend cannot be started: {error.strerror}") from None
+    finally:
+        os.close(listener_fd)
 
 
 def _spawn(path: bytes, argv: tuple[str, ...], environment: Mapping[str, str], fds: tuple[int, ...]) -> int:
-    copies = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _FREE_FROM) for fd in fds]  # none is one of the targets
     root_fd = os.open("/", os.O_PATH | os.O_CLOEXEC)
+    copies = [
+        fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _FREE_FROM) for fd in (*fds, root_fd)
+    ]  # none is a target
+    os.close(root_fd)
     try:
-        return spawn(path, argv, environment, copies, root_fd)
+        return spawn(path, argv, environment, copies[:-1], copies[-1])
     finally:
-        for fd in (*copies, root_fd):
+        for fd in copies:
             os.close(fd)
 
 
