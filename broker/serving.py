@@ -5,7 +5,6 @@ starting a frontend takes: the rest of the broker is imported and built while th
 """
 
 import os
-import shlex
 import signal
 import stat
 from _socket import socketpair  # the module socket costs every start its enums
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from broker import configuration, frontend_process, kernel, lean
 from broker.configuration import Settings
+from broker.meanwhile import Meanwhile
 from broker.refusal import StartupError
 
 if TYPE_CHECKING:
@@ -28,12 +28,14 @@ def serve_frontend(argv: tuple[str, ...]) -> int:
     kernel.forbid_inspection()
     settings = configuration.read(os.environ)
     ours, theirs = (end.detach() for end in socketpair())
-    frontend = frontend_process.start(argv, theirs, settings.file.containment.mode)
+    mode = settings.file.containment.mode
+    starting = Meanwhile(lambda: frontend_process.start(argv, theirs, mode))
     try:
         service = _service(settings, ours, os.dup(ours))
     except BaseException:
-        frontend.kill()
+        starting.result().kill()
         raise
+    frontend = starting.result()
     status = service.serve()
     ended = frontend.end(patience_s=frontend_process.END_S if status is None else service.patience_s)
     return status or ended
@@ -91,6 +93,8 @@ def serve_remote(argv: tuple[str, ...], command: str) -> int:
 
 
 def _words(command: str) -> list[str]:
+    import shlex
+
     try:
         words = shlex.split(command)
     except ValueError as error:

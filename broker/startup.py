@@ -4,11 +4,9 @@ Always true: the jail is a real directory other than `/`; trail, approvals and a
 outside it; the policy passed its own tests; the kernel can do what `[containment]` demands. Raises StartupError otherwise.
 """
 
-import _thread
 import contextlib
 import os
-from _queue import SimpleQueue  # `queue` is the same behind 2 ms of imports
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import msgspec
 
@@ -18,6 +16,7 @@ from broker.configuration import FoundPolicy, Settings
 from broker.connection import Connection
 from broker.execution import Executor
 from broker.jail import Jail
+from broker.meanwhile import Meanwhile
 from broker.notice import warn
 from broker.pipeline import Gate, Pipeline
 from broker.policy import Policy
@@ -146,33 +145,12 @@ def service(settings: Settings, read_fd: int, write_fd: int) -> Service:
     return Service(_build(settings), Connection(read_fd, write_fd))
 
 
-class _Making:
-    """An executor in the making: nearly all of that is waiting for the reaper and for the proof, which others can use."""
-
-    def __init__(self, make: Callable[[], Executor]) -> None:
-        self._made: SimpleQueue[Executor | Exception] = SimpleQueue()
-        _thread.start_new_thread(self._run, (make,))
-
-    def _run(self, make: Callable[[], Executor]) -> None:
-        try:
-            self._made.put(make())
-        except Exception as error:  # noqa: BLE001 - raised where the executor is asked for
-            self._made.put(error)
-
-    def result(self) -> Executor:
-        """Wait for it. Raises what its making raised; to be called once."""
-        made = self._made.get()
-        if isinstance(made, Exception):
-            raise made
-        return made
-
-
 def _build(settings: Settings) -> Broker:
     environ, file = settings.environ, settings.file
     jail = open_jail(file, environ)
     home = empty_home(environ)
-    making = _Making(lambda: Executor(jail, file.containment, file.environment, home, warn))
-    try:
+    making = Meanwhile(lambda: Executor(jail, file.containment, file.environment, home, warn))
+    try:  # the executor waits for its reaper and its proof
         gate = build_gate(settings, jail)
         gate.redactor.redact("warm")  # compiles the patterns now, not in the first call
         trail = open_trail(gate, environ)
