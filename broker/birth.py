@@ -30,6 +30,7 @@ from broker.spawn import spawn
 OPEN_FILES: Final = 256
 THREADS: Final = 64
 ASKS_MS: Final = 50
+"""How often a start that asks nothing is looked at: it may have failed."""
 PYTHON_MEMORY_BYTES: Final = 2 * 1024**3
 
 _LIBRARIES: Final = (
@@ -122,8 +123,8 @@ def _confine(argv: tuple[str, ...], path: bytes, in_force: InForce) -> int:
 
 
 def _let_one_through(listener_fd: int, answer: "SimpleQueue[tuple[int, int] | StartupError]") -> None:
-    """Let the thread make the frontend's process, and nobody one ever after: without a listener the kernel answers
-    ENOSYS (seccomp(2)). By what a clone looks like it cannot be told from the next one.
+    """Let the thread make the frontend's process, and nobody another ever after: without a listener the kernel
+    answers ENOSYS (seccomp(2)). By its arguments the first such clone cannot be told from the next.
     """
     if listener_fd < 0:
         return

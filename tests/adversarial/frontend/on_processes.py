@@ -1,6 +1,7 @@
 """Attacks by starting programs, processes and threads, and on processes that run."""
 
 import ctypes
+import errno
 import fcntl
 import mmap
 import os
@@ -22,6 +23,16 @@ def run_a_program(t: Targets) -> None:
 @attack()
 def spawn_a_program(t: Targets) -> None:
     os.waitpid(os.posix_spawn("/bin/true", ["true"], {}), 0)
+
+
+@attack()
+def make_a_process_as_the_broker_does(t: Targets) -> None:
+    try:
+        os.posix_spawn("/no/such/program", ["program"], {})
+    except OSError as error:
+        if error.errno not in (errno.ENOENT, errno.EACCES):
+            raise
+        # it was made, and its exec failed; one that never execs would outlive frontend and broker
 
 
 @attack()
