@@ -143,9 +143,8 @@ def _let_one_through(listener_fd: int, answer: "SimpleQueue[tuple[int, int] | St
 
 def _spawn(path: bytes, argv: tuple[str, ...], environment: Mapping[str, str], fds: tuple[int, ...]) -> int:
     root_fd = os.open("/", os.O_PATH | os.O_CLOEXEC)
-    copies = [
-        fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _FREE_FROM) for fd in (*fds, root_fd)
-    ]  # none is a target
+    # none is one of the targets
+    copies = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _FREE_FROM) for fd in (*fds, root_fd)]
     os.close(root_fd)
     try:
         return spawn(path, argv, environment, copies[:-1], copies[-1])
