@@ -194,17 +194,21 @@ class FilterRules(NamedTuple):
 
     `exec_address`: the broker's own exec is known by the address of its path, and asks; `asks` False: the
     kernel cannot ask, let it through. `programs`: further execs and processes are Landlock's business; else
-    there are none.
+    there are none. `execs_ask`: but each exec asks first, because Landlock cannot tell a loader that the kernel
+    opens for a program from one that is executed itself.
     """
 
     exec_address: int
     asks: bool = True
     network: bool = False
     programs: bool = False
+    execs_ask: bool = False
     metadata: bool = False
 
 
 def _exec_verdicts(rules: FilterRules) -> dict[str, Code]:
+    if rules.asks and rules.execs_ask:
+        return {"execve": ASK}
     own = ASK if rules.asks else ALLOW
     return {"execve": if_equal(0, rules.exec_address, own, ALLOW if rules.programs else REFUSED)}
 
