@@ -90,6 +90,7 @@ def spawn(
         for new_fd, fd in enumerate(fds):
             _checked(_libc.posix_spawn_file_actions_adddup2(actions, fd, new_fd))
         _checked(_libc.posix_spawn_file_actions_addfchdir_np(actions, cwd_fd))
+        _add_closing(ctypes.addressof(actions), len(fds))
         _checked(_libc.posix_spawn(ctypes.addressof(pid), path, actions, _ATTRIBUTES, arguments, variables))
     finally:
         _libc.posix_spawn_file_actions_destroy(actions)
