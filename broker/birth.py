@@ -116,9 +116,10 @@ def _confine(argv: tuple[str, ...], path: bytes, in_force: InForce) -> int:
         kernel.landlock_restrict_self(ruleset.fd)
     if in_force.filters:
         kernel.seccomp_filter(seccomp.common_filter())
+        listener_fd = kernel.seccomp_listener(seccomp.spawn_asks()) if in_force.asks else -1
+        # last, as no filter that asks can be put on after it
         kernel.seccomp_filter(seccomp.filter_for(seccomp.FilterRules(kernel.address_of(path), asks=False)))
-        if in_force.asks:
-            return kernel.seccomp_listener(seccomp.spawn_asks())
+        return listener_fd
     return -1
 
 

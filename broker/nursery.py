@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from broker import kernel
+from broker import kernel, seccomp
 from broker.refusal import ExecutorError, StartupError
 
 UMASK: Final = 0o077
@@ -217,6 +217,8 @@ class Nursery:
         with contextlib.suppress(PermissionError):  # in a container: then the whole broker has this umask
             kernel.unshare_umask()
         os.umask(UMASK)
+        if self._common_filter is not None:
+            kernel.seccomp_filter(seccomp.thread_filter(_thread.get_native_id()))
         seat = Seat()
         with self._lock:
             self._coming -= 1

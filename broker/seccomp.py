@@ -135,10 +135,12 @@ _SPAWN: Final = 0x00000100 | 0x00004000 | 17  # CLONE_VM, CLONE_VFORK, SIGCHLD: 
 
 # linux/socket.h, linux/net.h
 _AF_UNIX, _AF_INET, _AF_INET6 = 1, 2, 10
+_SOCK_TYPE_MASK, _SOCK_STREAM, _SOCK_SEQPACKET = 0xF, 1, 5
 
-_O_CREAT: Final = 0o100  # asm-generic/fcntl.h
+_CREATES: Final = 0o100 | 0o20000000  # asm-generic/fcntl.h: O_CREAT, __O_TMPFILE
 _SET_ID_BITS: Final = 0o6000  # files that lend their owner's rights to whoever runs them are never made
 _ALL: Final = 0xFFFFFFFF
+_NEW_LISTENER: Final = 1 << 3  # linux/seccomp.h: SECCOMP_FILTER_FLAG_NEW_LISTENER
 
 _FORBIDDEN: Final = """
 acct add_key adjtimex bpf capset chroot clock_adjtime clock_settime create_module delete_module fanotify_init
@@ -160,6 +162,16 @@ chmod chown fchmod fchmodat fchmodat2 fchown fchownat fremovexattr fsetxattr fut
 lsetxattr removexattr removexattrat setxattr setxattrat utime utimensat utimes
 """
 
+_SIGNALLING: Final = {
+    "kill": 0,
+    "tkill": 0,
+    "tgkill": 1,
+    "rt_sigqueueinfo": 0,
+    "rt_tgsigqueueinfo": 1,
+    "pidfd_open": 0,
+}
+"""Calls that name a thread to be signalled, and which argument does."""
+
 METADATA_CALLS: Final = tuple(_METADATA.split())
 """Calls that change mode, owner, times or attributes of a file. Landlock does not look at them."""
 
@@ -180,12 +192,28 @@ def common_filter() -> bytes:
     verdicts["unshare"] = if_equal(0, _CLONE_FS, ALLOW, FORBIDDEN)  # for a umask of the thread's own
     verdicts["ioctl"] = if_among(1, _DANGEROUS_IOCTLS, FORBIDDEN, ALLOW)
     verdicts["fcntl"] = if_among(1, (_F_SETOWN, _F_SETOWN_EX), FORBIDDEN, ALLOW)
-    verdicts["socketpair"] = if_bits(0, _ALL, _AF_UNIX, ALLOW, REFUSED)
+    # a pair of datagram sockets could be turned to any socket in the file system, by connect(2) or an address
+    connected = if_bits(
+        1, _SOCK_TYPE_MASK, _SOCK_STREAM, ALLOW, if_bits(1, _SOCK_TYPE_MASK, _SOCK_SEQPACKET, ALLOW, REFUSED)
+    )
+    verdicts["socketpair"] = if_bits(0, _ALL, _AF_UNIX, connected, REFUSED)
     verdicts["openat2"] = ABSENT  # the mode of what it makes stands in memory
     for name, flags, mode in (("open", 1, 2), ("openat", 2, 3)):
-        verdicts[name] = if_bits(flags, _O_CREAT, 0, ALLOW, if_bits(mode, _SET_ID_BITS, 0, ALLOW, FORBIDDEN))
+        verdicts[name] = if_bits(flags, _CREATES, 0, ALLOW, if_bits(mode, _SET_ID_BITS, 0, ALLOW, FORBIDDEN))
     for name, mode in (("creat", 1), ("mknod", 1), ("mknodat", 2)):
         verdicts[name] = if_bits(mode, _SET_ID_BITS, 0, ALLOW, FORBIDDEN)
+    return assemble(verdicts)
+
+
+def thread_filter(thread_id: int) -> bytes:
+    """Return the filter that keeps a command's signals away from the thread that starts it.
+
+    That thread is in the command's own Landlock domain, so the scope lets them through; and a signal to one thread of
+    the broker is one to all of it: its end, its stop, or a reload.
+    """
+    verdicts: dict[str, Code] = {}
+    for name, argument in _SIGNALLING.items():
+        verdicts[name] = if_bits(argument, _ALL, thread_id, FORBIDDEN, ALLOW)
     return assemble(verdicts)
 
 
@@ -226,6 +254,8 @@ def filter_for(rules: FilterRules) -> bytes:
     verdicts = _exec_verdicts(rules) | _process_verdicts(rules)
     verdicts |= dict.fromkeys(METADATA_CALLS, ASK if rules.metadata and rules.asks else FORBIDDEN)
     verdicts["socket"] = if_among(0, (_AF_INET, _AF_INET6), ALLOW, REFUSED) if rules.network else REFUSED
+    # of two filters that ask, the newer one's listener answers: a program must not be its own judge
+    verdicts["seccomp"] = if_bits(1, _NEW_LISTENER, 0, ALLOW, FORBIDDEN)
     return assemble(verdicts)
 
 

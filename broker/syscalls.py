@@ -29,7 +29,7 @@ _X86_64: Final = """
     shmat shmctl 41:socket connect accept sendto recvfrom sendmsg recvmsg shutdown bind listen
     getsockname getpeername socketpair 56:clone fork vfork execve exit wait4 kill 64:semget semop semctl
     shmdt msgget msgsnd msgrcv msgctl fcntl 85:creat 90:chmod fchmod chown fchown lchown 101:ptrace
-    103:syslog 105:setuid setgid 113:setreuid setregid 116:setgroups setresuid 119:setresgid 126:capset
+    103:syslog 105:setuid setgid 113:setreuid setregid 116:setgroups setresuid 119:setresgid 126:capset 129:rt_sigqueueinfo
     132:utime mknod uselib personality ustat 139:sysfs 141:setpriority sched_setparam
     144:sched_setscheduler 153:vhangup modify_ldt pivot_root _sysctl prctl 159:adjtimex 161:chroot
     163:acct settimeofday mount umount2 swapon swapoff reboot sethostname setdomainname iopl ioperm
@@ -39,7 +39,7 @@ _X86_64: Final = """
     227:clock_settime 234:tgkill utimes 237:mbind set_mempolicy 240:mq_open mq_unlink 246:kexec_load
     248:add_key request_key keyctl ioprio_set 253:inotify_init 256:migrate_pages openat mkdirat mknodat
     fchownat futimesat newfstatat 268:fchmodat 272:unshare 279:move_pages utimensat 294:inotify_init1
-    298:perf_event_open 300:fanotify_init fanotify_mark prlimit64 name_to_handle_at open_by_handle_at
+    297:rt_tgsigqueueinfo perf_event_open 300:fanotify_init fanotify_mark prlimit64 name_to_handle_at open_by_handle_at
     clock_adjtime 308:setns 310:process_vm_readv process_vm_writev kcmp finit_module sched_setattr
     317:seccomp 319:memfd_create kexec_file_load bpf execveat userfaultfd
 """
@@ -50,13 +50,13 @@ _AARCH64: Final = """
     mkdirat 39:umount2 mount pivot_root nfsservctl 51:chroot fchmod fchmodat fchownat fchown openat close
     vhangup 60:quotactl 62:lseek read write 88:utimensat acct 91:capset personality exit 97:unshare
     104:kexec_load init_module delete_module 112:clock_settime 116:syslog ptrace sched_setparam
-    sched_setscheduler 122:sched_setaffinity 129:kill tkill tgkill 140:setpriority 142:reboot setregid
+    sched_setscheduler 122:sched_setaffinity 129:kill tkill tgkill 138:rt_sigqueueinfo 140:setpriority 142:reboot setregid
     setgid setreuid setuid setresuid 149:setresgid 159:setgroups 161:sethostname setdomainname 167:prctl
     170:settimeofday adjtimex 180:mq_open mq_unlink 186:msgget msgctl msgrcv msgsnd semget semctl semtimedop
     semop shmget shmctl shmat shmdt socket socketpair bind listen accept connect getsockname getpeername
     sendto recvfrom 210:shutdown sendmsg recvmsg 214:brk munmap 217:add_key request_key keyctl clone execve
     mmap 224:swapon swapoff mprotect 233:madvise remap_file_pages mbind 237:set_mempolicy migrate_pages
-    move_pages 241:perf_event_open 260:wait4 prlimit64 fanotify_init fanotify_mark name_to_handle_at
+    move_pages 240:rt_tgsigqueueinfo perf_event_open 260:wait4 prlimit64 fanotify_init fanotify_mark name_to_handle_at
     open_by_handle_at clock_adjtime 268:setns 270:process_vm_readv process_vm_writev kcmp finit_module
     sched_setattr 277:seccomp 279:memfd_create bpf execveat userfaultfd 294:kexec_file_load
 """

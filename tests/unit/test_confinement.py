@@ -1,5 +1,6 @@
 """From profile to layers: what each grant adds, and that nothing else comes with it."""
 
+import os
 import struct
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from broker.elf import loader_of
 from broker.landlock import EXECUTE, READ, READ_DIR, READ_FILE, WRITE, WRITE_FILE
 from broker.profile import Profile
 from broker.programs import Program
-from broker.seccomp import FilterRules, assemble, common_filter, filter_for
+from broker.seccomp import _SIGNALLING, FilterRules, assemble, common_filter, filter_for, thread_filter
 from broker.syscalls import AUDIT_ARCHITECTURE, LAST, MACHINE, NUMBER, numbers
 
 PLACES = Places(jail="/jail", home="/home-of-nobody")
@@ -296,3 +297,32 @@ def test_the_loader_of_what_is_no_program_is_none(tmp_path: Path) -> None:
         file.write_bytes(content)
         assert loader_of(str(file)) is None
     assert loader_of(str(tmp_path / "missing")) is None
+
+
+def test_every_call_that_signals_a_thread_is_known_by_number_on_both_machines() -> None:
+    for machine in ("x86_64", "aarch64"):
+        assert set(_SIGNALLING) <= set(numbers(machine))
+
+
+def test_a_thread_of_the_broker_is_out_of_reach_of_what_it_starts() -> None:
+    guarded = thread_filter(4711)
+    assert answer(guarded, "kill", 4711) == answer(guarded, "tkill", 4711) == FORBIDDEN
+    assert answer(guarded, "tgkill", 1, 4711) == answer(guarded, "rt_tgsigqueueinfo", 1, 4711) == FORBIDDEN
+    assert answer(guarded, "kill", 4712) == answer(guarded, "tgkill", 4711, 1) == ALLOWED
+
+
+def test_a_program_cannot_answer_what_its_own_calls_ask() -> None:
+    assert answer(filter_for(FilterRules(ADDRESS)), "seccomp", 1, 1 << 3) == FORBIDDEN
+    assert answer(filter_for(FilterRules(ADDRESS)), "seccomp", 1, 0) == ALLOWED
+
+
+def test_a_nameless_file_gets_no_set_id_bit_either() -> None:
+    nameless = 0o20000000 | os.O_DIRECTORY
+    assert answer(common_filter(), "openat", 0, 0, nameless, 0o4755) == FORBIDDEN
+    assert answer(common_filter(), "openat", 0, 0, nameless, 0o755) == ALLOWED
+
+
+def test_pairs_of_datagram_sockets_are_refused() -> None:
+    stream, datagram, close_on_exec = 1, 2, 0o2000000
+    assert answer(common_filter(), "socketpair", 1, stream | close_on_exec) == ALLOWED
+    assert answer(common_filter(), "socketpair", 1, datagram | close_on_exec) == REFUSED

@@ -17,6 +17,7 @@ from broker.elf import loader_of
 from broker.profile import Profile
 from broker.refusal import AuditUnavailable, ExecutorError, StartupError
 from broker.schema import Limits
+from broker.syscalls import NUMBER
 from protocol.messages import ResultCode
 from tests.support.confined import BOUND_S, Confined
 from tests.support.processes import marked, unique_seconds
@@ -171,6 +172,32 @@ def test_who_may_start_programs_may_not_start_the_loader_with_another(
     profile = Profile(writes=True, may_run=confined.programs("ln", "cat"))
     ended = confined.run("sh", "-c", "echo a | cat; " + started.format(loader=loader), profile=profile)
     assert (ended.stdout, ended.exit_code) == ("a\n", 126)
+
+
+SIGNALS_AT_THE_BROKER = """
+import ctypes, os, signal
+libc = ctypes.CDLL(None, use_errno=True)
+broker, let_through = os.getppid(), []
+for thread in range(broker, broker + 200):
+    for name, call in {
+        "kill": lambda: libc.kill(thread, signal.SIGUSR1),
+        "tgkill": lambda: libc.syscall(NUMBER["tgkill"], broker, thread, signal.SIGUSR1),
+        "tkill": lambda: libc.syscall(NUMBER["tkill"], thread, signal.SIGUSR1),
+        "pidfd": lambda: libc.syscall(NUMBER["pidfd_send_signal"], libc.syscall(NUMBER["pidfd_open"], thread, THREAD), 10, 0, 0),
+    }.items():
+        if thread != os.getpid() and call() >= 0:
+            let_through.append(name)
+print(let_through)
+"""
+
+
+def test_a_program_cannot_signal_the_thread_that_started_it(confined: Confined) -> None:
+    named = ("tgkill", "tkill", "pidfd_open", "pidfd_send_signal")
+    code = SIGNALS_AT_THE_BROKER.replace("THREAD", str(os.O_EXCL)).replace(
+        "NUMBER", repr({name: NUMBER[name] for name in named})
+    )
+    ended = confined.run("python3", "-c", code)
+    assert (ended.stdout, ended.stderr) == ("[]\n", "")
 
 
 def test_output_without_end_is_counted_and_costs_no_memory(confined: Confined) -> None:
