@@ -125,7 +125,12 @@ _DANGEROUS_IOCTLS: Final = (
     0x40046602,  # FS_IOC32_SETFLAGS
     0x401C5820,  # FS_IOC_FSSETXATTR
 )
-_F_SETOWN, _F_SETOWN_EX = 8, 15  # asm-generic/fcntl.h
+_CALLS_OTHERS: Final = (
+    8,
+    15,
+    1024,
+    1026,
+)  # fcntl.h: F_SETOWN, F_SETOWN_EX, F_SETLEASE (holds up writers), F_NOTIFY
 
 # linux/sched.h, asm-generic/signal.h
 _CLONE_FS: Final = 0x00000200
@@ -191,7 +196,7 @@ def common_filter() -> bytes:
     verdicts["personality"] = if_among(0, (0, _ALL), ALLOW, FORBIDDEN)  # the default, and the question
     verdicts["unshare"] = if_equal(0, _CLONE_FS, ALLOW, FORBIDDEN)  # for a umask of the thread's own
     verdicts["ioctl"] = if_among(1, _DANGEROUS_IOCTLS, FORBIDDEN, ALLOW)
-    verdicts["fcntl"] = if_among(1, (_F_SETOWN, _F_SETOWN_EX), FORBIDDEN, ALLOW)
+    verdicts["fcntl"] = if_among(1, _CALLS_OTHERS, FORBIDDEN, ALLOW)
     # a pair of datagram sockets could be turned to any socket in the file system, by connect(2) or an address
     connected = if_bits(
         1, _SOCK_TYPE_MASK, _SOCK_STREAM, ALLOW, if_bits(1, _SOCK_TYPE_MASK, _SOCK_SEQPACKET, ALLOW, REFUSED)

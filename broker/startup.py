@@ -6,6 +6,7 @@ outside it; the policy passed its own tests; the kernel can do what `[containmen
 
 import contextlib
 import os
+import sys
 from collections.abc import Mapping
 
 import msgspec
@@ -46,12 +47,30 @@ def brought_along(found: FoundPolicy, environ: Mapping[str, str], jail: Jail) ->
     return not environ.get("HTMCP_JAIL_ROOT") or jail.contains(os.path.dirname(found.path))
 
 
+def _check_own_places(environ: Mapping[str, str], jail: Jail) -> None:
+    """Raise StartupError if a command could write what decides about it, or what runs outside its confinement."""
+    own = {
+        "the program's own files": os.path.dirname(os.path.abspath(__file__)),
+        "the Python that runs it": sys.prefix,
+        "the Python installation": sys.base_prefix,
+        "the approvals of policies": configuration.config_folder(environ),
+        "the HOME of commands": configuration.state_folder(environ),
+    }
+    for what, place in own.items():
+        if jail.contains(place):
+            raise StartupError(
+                f"{place}: {what} would lie in the jail, which some program may write; keep them apart"
+            )
+
+
 def build_gate(settings: Settings, jail: Jail) -> Gate:
     """Return the gate of one policy file, tested by its own tests."""
     found, file = settings.found, settings.file
     in_jail = brought_along(found, settings.environ, jail)
     writable = policy_file.grants_writes(file)
     configuration.check_trust(found, settings.environ, in_jail=in_jail, jail_is_writable=writable)
+    if writable:
+        _check_own_places(settings.environ, jail)
     programs = Programs(file.environment.path, jail, policy_file.named_programs(file))
     policy = Policy(file, found.raw, jail, programs)
     failures = policy.self_test()

@@ -1,6 +1,7 @@
 """A configuration that cannot be used stops the start: one line on stderr, nothing on stdout, status 78, nothing made."""
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -164,3 +165,13 @@ def test_no_way_of_starting_gets_around_a_bad_configuration(place: Place, argume
     assert_refused(run_cli(place, *arguments, HTMCP_AUDIT_LOG=str(place.jail / "audit.jsonl")), "jail")
     place.policy.write_text("nonsense")
     assert_refused(run_cli(place, *arguments), str(place.policy))
+
+
+@pytest.mark.parametrize("variable", ["XDG_CONFIG_HOME", "XDG_STATE_HOME"])
+def test_what_decides_may_not_lie_in_a_jail_that_may_be_written(place: Place, variable: str) -> None:
+    inside = str(place.jail / "own")
+    assert_refused(run_cli(place, **{variable: inside}), inside, "would lie in the jail")
+
+
+def test_the_program_itself_may_not_lie_in_a_jail_that_may_be_written(place: Place) -> None:
+    assert_refused(run_cli(place, HTMCP_JAIL_ROOT=sys.prefix), "would lie in the jail")

@@ -326,3 +326,10 @@ def test_pairs_of_datagram_sockets_are_refused() -> None:
     stream, datagram, close_on_exec = 1, 2, 0o2000000
     assert answer(common_filter(), "socketpair", 1, stream | close_on_exec) == ALLOWED
     assert answer(common_filter(), "socketpair", 1, datagram | close_on_exec) == REFUSED
+
+
+@pytest.mark.parametrize(
+    "command", [8, 15, 1024, 1026], ids=["F_SETOWN", "F_SETOWN_EX", "F_SETLEASE", "F_NOTIFY"]
+)
+def test_no_descriptor_reaches_other_processes(command: int) -> None:
+    assert answer(common_filter(), "fcntl", 3, command) == FORBIDDEN
