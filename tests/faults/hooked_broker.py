@@ -56,6 +56,7 @@ class Hook:
     def __init__(self) -> None:
         self.armed = STEP in STARTING
         self.frontend_pid = 0
+        self.frontend_known = threading.Event()  # it is started beside the rest of the start
         self.socket_fd = -1
         self._left = int(TIMES)
         self._lock = threading.Lock()
@@ -76,6 +77,8 @@ class Hook:
     def _strike_when_told(self) -> None:
         self._orders.get()
         os.write(2, b"struck\n")
+        if VICTIM != "broker":
+            self.frontend_known.wait()
         victim = os.getpid() if VICTIM == "broker" else self.frontend_pid
         assert victim > 0, "a signal to process 0 would reach the tests"
         if FAULT == "close":
@@ -118,6 +121,7 @@ def remembering_frontend(original: Callable[..., Any]) -> Callable[..., Any]:
     def wrapped(*arguments: Any, **named: Any) -> Any:
         started = original(*arguments, **named)
         hook.frontend_pid = started.pid
+        hook.frontend_known.set()
         return started
 
     return wrapped
