@@ -23,6 +23,7 @@ FIGURES: dict[str, Callable[[Plan], list[Row]]] = {
     "throughput": calls.throughput,
     "cold-start": measures.cold_start,
     "run": measures.one_command,
+    "run-budget": measures.start_budget,
     "memory": calls.memory,
     "volume": volume.volume,
     "programs": programs.programs,

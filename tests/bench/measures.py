@@ -94,3 +94,29 @@ def one_command(plan: Plan) -> list[Row]:
     )
     ours, bare = medians["ours"] * 1e3, medians[yardstick] * 1e3
     return [Row(f'run "{ECHO}", whole process', ours, "ms", yardstick, bare, 4.0, load())]
+
+
+IMPORTS = {
+    "an interpreter": "pass",
+    "and typing, which msgspec needs": "import typing",
+    "and msgspec, imported lean": "import broker.lean",
+    "and what starting a frontend takes": "import broker.main, broker.serving",
+    "and the rest of the broker": "import broker.main, broker.serving, broker.startup",
+}
+"""Each holds what the one before it holds."""
+
+
+def start_budget(plan: Plan) -> list[Row]:
+    """Where the time of `run` goes: interpreters that import more and more of a broker, as shares of the whole."""
+    place = a_place(plan.folder / "imports")
+    environment = place.environment()
+    whole = f'run "{ECHO}", whole process'
+    ways = {
+        name: process((PYTHON, "-I", "-c", f"{code}\nimport os\nos._exit(0)"), environment, place.folder)
+        for name, code in IMPORTS.items()
+    }
+    ways[whole] = process((COMMAND, "run", ECHO), environment, place.folder)
+    medians = in_turns(ways, plan.runs)
+    return [
+        Row(name, medians[name] * 1e3, "ms", whole, medians[whole] * 1e3, None, load()) for name in IMPORTS
+    ]
