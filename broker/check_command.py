@@ -22,7 +22,7 @@ EXIT_FAULTS = 78
 def main(arguments: list[str]) -> int:
     """Check a policy. Returns 0 if a broker would use it, 1 if its own tests fail, 78 for faults."""
     options = _parser().parse_args(arguments)
-    found = configuration.read_policy(options.file) if options.file else configuration.find_policy(os.environ)
+    found = _found(options.file)
     try:
         file = policy_file.load(found.raw, found.path)
     except PolicyFaults as error:
@@ -37,6 +37,12 @@ def main(arguments: list[str]) -> int:
     else:
         _print(report)
     return 1 if report["failed_tests"] else 0
+
+
+def _found(file: str | None) -> configuration.FoundPolicy:
+    """Return the policy to check: a file that is given is judged as if HTMCP_POLICY_FILE named it."""
+    environ = {**os.environ, "HTMCP_POLICY_FILE": file} if file else os.environ
+    return configuration.find_policy(environ)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -14,7 +14,8 @@ _LITERALLY = "if it is meant as text, put the word in single quotes"
 
 _INSTEAD = {
     ";": f"no second command in one call: run the commands one after the other; {_LITERALLY}",
-    "|": f"pipes are not available: run the two commands one after the other; {_LITERALLY}",
+    "|": "pipes are not available: run the two commands one after the other, and name the file to the second itself "
+    f"(head -50 FILE, grep -c); {_LITERALLY}",
     "||": "no command lists: run the first command, look at its exit code, then run the second",
     "&": f"no background jobs: leave it out, the call waits for the command; {_LITERALLY}",
     "&&": "no command lists: run the two commands one after the other; the folder to run in is `cwd`",
@@ -71,9 +72,7 @@ def anywhere(character: str, column: int) -> str:
 
 def in_double_quotes(character: str, column: int) -> str:
     """Return the reason for a character that is live inside double quotes."""
-    return (
-        f"{_shown(character)} at column {column}: live inside double quotes; use single quotes for this word"
-    )
+    return f"{_shown(character)} at column {column}: a shell acts on it inside double quotes too; put this word in single quotes"
 
 
 def unterminated(quote: str, column: int) -> str:

@@ -26,6 +26,7 @@ def main(arguments: list[str]) -> int:
     options = _parser().parse_args(arguments)
     path = options.output or os.path.join(configuration.config_folder(os.environ), "policy.toml")
     if options.client:
+        path = options.output or os.environ.get("HTMCP_POLICY_FILE") or path
         print(f"# for {CLIENTS[options.client][0]}; the jail is this folder", file=sys.stderr)
         for line in _doubts(os.path.realpath(path)):
             print(f"# {line}", file=sys.stderr)
@@ -51,8 +52,14 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--profile", action="append", default=[], metavar="NAME", help=f"add ready-made entries: {profiles}"
     )
-    parser.add_argument("--output", metavar="FILE", help="where to write it (default: the user's policy)")
-    parser.add_argument("--force", action="store_true", help="overwrite a policy that is there")
+    parser.add_argument(
+        "--output",
+        metavar="FILE",
+        help="where to write it, or which one --client names (default: the user's policy)",
+    )
+    parser.add_argument(
+        "--force", action="store_true", help="write it anew; one that is there is kept as FILE.bak"
+    )
     parser.add_argument(
         "--client",
         choices=CLIENTS,
@@ -64,11 +71,15 @@ def _parser() -> argparse.ArgumentParser:
 def _write(path: str, text: bytes, *, force: bool) -> None:
     try:
         os.makedirs(os.path.dirname(os.path.abspath(path)), mode=0o700, exist_ok=True)
-        with open(path, "wb" if force else "xb") as file:
+        if force and os.path.exists(path):
+            os.replace(path, path + ".bak")
+        with open(path, "xb") as file:
             file.write(text)
         os.chmod(path, 0o600)
     except FileExistsError:
-        raise StartupError(f"{path}: there is a policy already; --force overwrites it") from None
+        raise StartupError(
+            f"{path}: there is a policy already; --force writes it anew and keeps that one as .bak"
+        ) from None
     except OSError as error:
         raise StartupError(f"{path}: {error.strerror}") from None
 

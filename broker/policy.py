@@ -22,6 +22,7 @@ from broker.reasons import denied, shown
 from broker.refusal import CwdEscape, PolicyDenied
 from broker.rules import Entry, Judged, OptionSets
 from broker.schema import Limits, PolicyFile, Rule
+from broker.virtual_environment import places_of
 
 _INSTEAD = {
     "cd": "there is no shell that could change folder; give the folder in `cwd`",
@@ -114,7 +115,7 @@ class Policy:
             program=program,
             argv=program.argv(listed.name, judged.words),
             environment=_environment(rules),
-            profile=self._profile(rules),
+            profile=self._profile(rules, program),
             limits=_limits(self.file.limits, rules),
             reason=f"allowed by {judged.entries[-1].place}",
         )
@@ -151,13 +152,15 @@ class Policy:
             instead = PolicyDenied("the folder" + refusal.reason.partition(";")[0].removeprefix("cwd"))
             raise _path_refusal(word, instead, judged) from None
 
-    def _profile(self, rules: list[Rule]) -> Profile:
+    def _profile(self, rules: list[Rule], program: Program) -> Profile:
+        may_run = tuple(self._may_run(rules))
+        surroundings = (place for each in (program, *may_run) for place in places_of(each.found))
         return Profile(
             writes=any(rule.writes for rule in rules),
             network=any(rule.network for rule in rules),
-            may_run=tuple(self._may_run(rules)),
+            may_run=may_run,
             may_run_own=any(rule.may_run_own for rule in rules),
-            read=tuple(path for rule in rules for path in rule.read),
+            read=tuple(dict.fromkeys((*(path for rule in rules for path in rule.read), *surroundings))),
             temporary=any(rule.temporary for rule in rules),
         )
 

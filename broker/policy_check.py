@@ -11,6 +11,7 @@ from typing import NamedTuple
 from broker.policy import Policy
 from broker.policy_file import expanded
 from broker.rules import Entry
+from broker.schema import Rule
 
 
 def _names(text: str) -> frozenset[str]:
@@ -108,6 +109,8 @@ def _openness(entry: Entry) -> Iterator[Warned]:
         yield Warned(
             entry.place, f"some options of {name} write files or start programs; list those that it may have"
         )
+    elif rule == Rule():
+        yield Warned(entry.place, f"{name} has no rule: every option passes; list those that it may have")
     if rule.arguments == "any" and (rule.writes or rule.network or rule.may_run or rule.may_run_own):
         yield Warned(entry.place, 'arguments = "any" together with rights to write, run or use the network')
     for name in expanded(rule.may_run):

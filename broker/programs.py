@@ -243,9 +243,8 @@ class _Folders:
             raise UnfitError(f"{path} belongs to user {status.st_uid}, who could put another program there")
         if status.st_mode & _WRITABLE_BY_OTHERS:
             mode = stat.S_IMODE(status.st_mode)
-            raise UnfitError(
-                f"{path} can be written by others (mode {mode:04o}); chmod go-w takes that right away"
-            )
+            remedy = "keep programs elsewhere" if mode & stat.S_ISVTX else "chmod go-w takes that right away"
+            raise UnfitError(f"{path} can be written by others (mode {mode:04o}); {remedy}")
 
 
 def _listing(folder: str) -> frozenset[str]:

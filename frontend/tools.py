@@ -146,7 +146,8 @@ def descriptions(programs: tuple[str, ...]) -> dict[Tool, str]:
     return {
         Tool.RUN: (
             "Run one program and return its output. There is no shell: one command, quoted as in a POSIX shell; "
-            "unquoted ; | & < > $ ` \\ and newlines are refused; unquoted * ? [ are expanded to file names. Programs: "
+            "unquoted ; | & < > $ ` \\ and newlines are refused, $ ` \\ in double quotes too (put such words in single "
+            "quotes); unquoted * ? [ are expanded to file names. Programs: "
             f"{listed(programs)}. Paths must stay inside the jail. {_READING_A_RESULT}"
         ),
         Tool.EXPLAIN: (

@@ -148,7 +148,7 @@ NO_ROW_OF_ITS_OWN = (
     "containment.run_as",
     "HOME is not set",
     "--fd",
-    "--force overwrites it",
+    "--force writes it anew",
     "'closed' or 'open' is expected",
     "are supported",
     "no place for temporary folders outside the jail",
