@@ -151,7 +151,14 @@ def _attribute(asker: Asker, arguments: tuple[int, ...]) -> Callable[[str], None
     if size > _XATTR_SIZE_MAX:
         raise OSError(errno.E2BIG, os.strerror(errno.E2BIG))
     value = asker.read_exactly(arguments[2], size) if size else b""
-    return lambda path: os.setxattr(path, name, value, flags)
+
+    def make(path: str) -> None:
+        # an access list can give a group the right to run a set-id file, and keeps the bit
+        if name.startswith(b"system.posix_acl") and os.stat(path).st_mode & (stat.S_ISUID | stat.S_ISGID):
+            raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+        os.setxattr(path, name, value, flags)
+
+    return make
 
 
 def _no_attribute(asker: Asker, arguments: tuple[int, ...]) -> Callable[[str], None]:
