@@ -30,7 +30,6 @@ def _stand_ins() -> dict[str, ModuleType | None]:
 
 def _import_msgspec() -> None:
     gc.disable()  # imports make next to no garbage, and looking for it takes a tenth of their time
-    sys.setswitchinterval(0.0002)
     stand_ins = _stand_ins()
     sys.modules.update(stand_ins)  # type: ignore[arg-type]
     try:
