@@ -123,6 +123,10 @@ def _check_owner(path: str, status: os.stat_result) -> None:
         raise StartupError(f"policy {path}: not a regular file")
     if status.st_mode & stat.S_IWOTH:
         raise StartupError(f"policy {path}: everybody may write it; take that away with: chmod o-w {path}")
+    if status.st_mode & stat.S_IWGRP and status.st_gid not in (0, os.getegid()):
+        raise StartupError(
+            f"policy {path}: group {status.st_gid} may write it; take that away with: chmod g-w {path}"
+        )
     if status.st_uid not in (0, os.geteuid()):
         raise StartupError(f"policy {path}: owned by user {status.st_uid}, neither root nor you")
 

@@ -159,8 +159,8 @@ swapoff swapon sysfs syslog umount2 uselib ustat vhangup _sysctl
 """
 _ABSENT: Final = """
 clone3 execveat inotify_init inotify_init1 io_setup io_destroy io_submit io_cancel io_getevents
-io_uring_enter io_uring_register io_uring_setup memfd_create memfd_secret modify_ldt removexattrat
-setxattrat userfaultfd
+io_uring_enter io_uring_register io_uring_setup memfd_create memfd_secret modify_ldt pidfd_send_signal
+removexattrat setxattrat userfaultfd
 """
 _METADATA: Final = """
 chmod chown fchmod fchmodat fchmodat2 fchown fchownat fremovexattr fsetxattr futimesat lchown lremovexattr
@@ -175,7 +175,8 @@ _SIGNALLING: Final = {
     "rt_tgsigqueueinfo": 1,
     "pidfd_open": 0,
 }
-"""Calls that name a thread to be signalled, and which argument does."""
+"""Calls that name a thread to be signalled, and which argument does. pidfd_send_signal, which also takes a descriptor of a
+folder in /proc, is absent for everybody."""
 
 METADATA_CALLS: Final = tuple(_METADATA.split())
 """Calls that change mode, owner, times or attributes of a file. Landlock does not look at them."""

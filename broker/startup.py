@@ -57,9 +57,11 @@ def _check_own_places(environ: Mapping[str, str], jail: Jail) -> None:
         "the HOME of commands": configuration.state_folder(environ),
     }
     for what, place in own.items():
-        if jail.contains(place):
+        if jail.contains(place) or os.path.join(jail.real, "").startswith(
+            os.path.join(os.path.realpath(place), "")
+        ):
             raise StartupError(
-                f"{place}: {what} would lie in the jail, which some program may write; keep them apart"
+                f"{place}: {what} and the jail, which some program may write, would lie in one another; keep them apart"
             )
 
 
