@@ -32,7 +32,7 @@ STEPS: dict[str, tuple[Any, str]] = {
     "program started": (run, "spawn"),
     "exec asked": (Warden, "_decide"),
     "output read": (OutputFilter, "feed"),
-    "program ended": (Service, "_finished_in_thread"),
+    "program ended": (run.Call, "_completed"),
     "outcome written": (Trail, "outcome"),
     "reply sent": (connection.Connection, "flush"),
 }
