@@ -161,7 +161,7 @@ def test_a_stopped_frontend_does_not_keep_the_broker_from_ending(place: Place) -
         os.kill(run.process.pid, signal.SIGTERM)
         run.process.wait(STOPPED_S)
     run.finish()
-    assert not processes.alive(frontend)
+    eventually(lambda: not processes.alive(frontend), "it has ended", bound_s=1.0)
 
 
 def test_a_stopped_broker_that_is_killed_leaves_nothing(place: Place) -> None:
@@ -170,7 +170,7 @@ def test_a_stopped_broker_that_is_killed_leaves_nothing(place: Place) -> None:
         run.process.kill()
         run.process.wait(BOUND_S)
         run.finish()
-    assert not processes.alive(frontend)
+    eventually(lambda: not processes.alive(frontend), "it has ended", bound_s=1.0)
     check_fresh_start(place)
 
 
@@ -214,7 +214,7 @@ def test_a_client_that_is_gone_while_it_owed_reading_leaves_nothing(place: Place
         client.vanish()
         client.ended()
         processes.wait_until_nothing_left(marker, bound_s=1.0)
-        assert not processes.alive(frontend)
+        eventually(lambda: not processes.alive(frontend), "it has ended", bound_s=1.0)
     check_fresh_start(place)
 
 
