@@ -5,7 +5,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from broker.audit import Trail
+from broker.audit_command import main
 from broker.audit_reading import sources_of
 from broker.audit_record import Call
 from broker.audit_rotation import rotated_files
@@ -79,3 +82,23 @@ def records(path: Path) -> list[dict[str, Any]]:
 def verified(path: Path, head: str | None = None) -> Verdict:
     """Verify all files of a trail."""
     return verify(sources_of(str(path)), head)
+
+
+def varied_trail(path: Path) -> Path:
+    """Write a trail of two files with runs, a refusal, a dry run and an attempt that was never closed; return its path."""
+    trail = open_trail(path)
+    for turn in range(3):
+        run(trail, f"git log -{turn}")
+    trail.rotate()
+    trail.outcome(a_call("rm -r x"), result(ResultCode.POLICY_DENIED, "rm is on no list"))
+    trail.outcome(a_call("ls src", tool="explain_command"), result(reason="ls is allowed"))
+    run(trail, "ls src")
+    trail.attempt(a_call("make all"))
+    trail.close()
+    return path
+
+
+def printed(capsys: pytest.CaptureFixture[str], *arguments: str, status: int = 0) -> str:
+    """Return what `audit` printed for `arguments`, having ended with `status`."""
+    assert main(list(arguments)) == status
+    return capsys.readouterr().out

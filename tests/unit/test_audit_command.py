@@ -13,34 +13,25 @@ from broker.audit_reading import Entry, entries, entries_backwards, named, sourc
 from broker.audit_show import Style, table_lines
 from broker.audit_tally import Tally
 from broker.refusal import StartupError
-from protocol.messages import ResultCode
-from tests.support.opened_trail import a_call, open_trail, records, result, run, verified
+from tests.support.opened_trail import (
+    open_trail,
+    printed,
+    records,
+    run,
+    varied_trail,
+    verified,
+)
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    path = tmp_path / "audit.jsonl"
-    trail = open_trail(path)
-    for turn in range(3):
-        run(trail, f"git log -{turn}")
-    trail.rotate()
-    trail.outcome(a_call("rm -r x"), result(ResultCode.POLICY_DENIED, "rm is on no list"))
-    trail.outcome(a_call("ls src", tool="explain_command"), result(reason="ls is allowed"))
-    run(trail, "ls src")
-    trail.attempt(a_call("make all"))
-    trail.close()
-    return path
-
-
-def _out(capsys: pytest.CaptureFixture[str], *arguments: str, status: int = 0) -> str:
-    assert main(list(arguments)) == status
-    return capsys.readouterr().out
+    return varied_trail(tmp_path / "audit.jsonl")
 
 
 def test_verify_says_what_was_read_and_the_head_to_note(
     path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    said = _out(capsys, "verify", "--log", str(path))
+    said = printed(capsys, "verify", "--log", str(path))
     assert said.startswith("OK ")
     assert records(path)[-1]["hash"] in said
 
@@ -49,7 +40,7 @@ def test_verify_names_file_line_and_reason_of_the_first_fault(
     path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path.write_bytes(path.read_bytes().replace(b"rm -r x", b"ls -r x", 1))
-    said = _out(capsys, "verify", "--log", str(path), status=1)
+    said = printed(capsys, "verify", "--log", str(path), status=1)
     assert f"BROKEN  {path}, line 2: its hash does not fit" in said
 
 
@@ -57,31 +48,31 @@ def test_verify_with_a_head_says_where_it_stands_or_that_it_is_missing(
     path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     head = records(path)[-1]["hash"]
-    assert f"record {len(records(path))}" in _out(capsys, "verify", "--log", str(path), "--head", head)
+    assert f"record {len(records(path))}" in printed(capsys, "verify", "--log", str(path), "--head", head)
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join(lines[:-1]))
-    assert "cut off" in _out(capsys, "verify", "--log", str(path), "--head", head, status=1)
+    assert "cut off" in printed(capsys, "verify", "--log", str(path), "--head", head, status=1)
 
 
 def test_verify_takes_files_in_the_order_they_are_named(
     path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     older = f"{path}.000000000001"
-    assert "OK " in _out(capsys, "verify", older, str(path))
-    assert "BROKEN" in _out(capsys, "verify", str(path), older, status=1)
-    assert "what stood before" in _out(capsys, "verify", str(path))
+    assert "OK " in printed(capsys, "verify", older, str(path))
+    assert "BROKEN" in printed(capsys, "verify", str(path), older, status=1)
+    assert "what stood before" in printed(capsys, "verify", str(path))
 
 
 def test_verify_says_that_a_last_line_is_torn(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with path.open("ab") as file:
         file.write(b'{"seq":%d,"ts":' % (len(records(path)) + 1))
-    assert "torn" in _out(capsys, "verify", "--log", str(path))
+    assert "torn" in printed(capsys, "verify", "--log", str(path))
 
 
 def test_show_prints_one_row_for_a_call_and_says_what_has_no_outcome(
     path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    heading, *rows = _out(capsys, "show", "--log", str(path)).splitlines()
+    heading, *rows = printed(capsys, "show", "--log", str(path)).splitlines()
     assert heading.split() == ["TIME", "(UTC)", "VERDICT", "EXIT", "TIME", "OUT", "ERR", "COMMAND"]
     assert [row[21:].split()[0] for row in rows] == [
         "OK",
@@ -104,8 +95,8 @@ def test_show_prints_one_row_for_a_call_and_says_what_has_no_outcome(
 def test_all_rows_are_the_same_as_the_newest_so_many(
     path: Path, capsys: pytest.CaptureFixture[str], options: list[str]
 ) -> None:
-    some = _out(capsys, "show", "--log", str(path), "-n", "1000", *options)
-    assert _out(capsys, "show", "--log", str(path), "-n", "0", *options) == some
+    some = printed(capsys, "show", "--log", str(path), "-n", "1000", *options)
+    assert printed(capsys, "show", "--log", str(path), "-n", "0", *options) == some
 
 
 @pytest.mark.parametrize(
@@ -125,7 +116,7 @@ def test_all_rows_are_the_same_as_the_newest_so_many(
 def test_show_selects(
     path: Path, capsys: pytest.CaptureFixture[str], options: list[str], commands: list[str]
 ) -> None:
-    said = _out(capsys, "show", "--log", str(path), "--json", *options)
+    said = printed(capsys, "show", "--log", str(path), "--json", *options)
     found = [json.loads(line) for line in said.splitlines()]
     assert [r["command_raw"] for r in found if r["record_type"] == "outcome"] == commands
 
@@ -133,7 +124,7 @@ def test_show_selects(
 def test_show_as_json_prints_the_lines_as_they_stand_in_the_file(
     path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    said = _out(capsys, "show", "--log", str(path), "--json", "-n", "0")
+    said = printed(capsys, "show", "--log", str(path), "--json", "-n", "0")
     assert said == Path(f"{path}.000000000001").read_text() + path.read_text()
 
 
@@ -186,7 +177,7 @@ def test_show_follows_what_is_written_into_the_next_file_too(
             trail.rotate()
 
     monkeypatch.setattr(audit_show.time, "sleep", wait)
-    said = _out(capsys, "show", "--log", str(path), "--follow", "-n", "1")
+    said = printed(capsys, "show", "--log", str(path), "--follow", "-n", "1")
     trail.close()
     assert [line.split()[-2:] for line in said.splitlines()[2:] if "echo" in line] == [
         ["echo", "1"],
@@ -196,7 +187,7 @@ def test_show_follows_what_is_written_into_the_next_file_too(
 
 
 def test_stats_sum_up_calls_codes_reasons_and_time(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    said = _out(capsys, "stats", "--log", str(path))
+    said = printed(capsys, "stats", "--log", str(path))
     assert "6 calls (1 dry runs)" in said
     assert re.search(r"^git +3 ", said, re.MULTILINE)
     assert re.search(r"1 +POLICY_DENIED +rm is on no list", said)
@@ -278,7 +269,7 @@ def test_without_a_file_the_settings_say_which_trail(
     path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HTMCP_AUDIT_LOG", str(path))
-    assert "OK " in _out(capsys, "verify")
+    assert "OK " in printed(capsys, "verify")
 
 
 @pytest.mark.parametrize(

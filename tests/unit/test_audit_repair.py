@@ -4,35 +4,25 @@ from pathlib import Path
 
 import pytest
 
-from broker.audit_command import main
 from broker.refusal import StartupError
-from protocol.messages import ResultCode
-from tests.support.opened_trail import a_call, open_trail, records, result, run, verified
+from tests.support.opened_trail import (
+    open_trail,
+    printed,
+    records,
+    run,
+    varied_trail,
+    verified,
+)
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    path = tmp_path / "audit.jsonl"
-    trail = open_trail(path)
-    for turn in range(3):
-        run(trail, f"git log -{turn}")
-    trail.rotate()
-    trail.outcome(a_call("rm -r x"), result(ResultCode.POLICY_DENIED, "rm is on no list"))
-    trail.outcome(a_call("ls src", tool="explain_command"), result(reason="ls is allowed"))
-    run(trail, "ls src")
-    trail.attempt(a_call("make all"))
-    trail.close()
-    return path
-
-
-def _out(capsys: pytest.CaptureFixture[str], *arguments: str, status: int = 0) -> str:
-    assert main(list(arguments)) == status
-    return capsys.readouterr().out
+    return varied_trail(tmp_path / "audit.jsonl")
 
 
 def test_repair_leaves_a_sound_trail_alone(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = path.read_bytes()
-    assert "nothing to repair" in _out(capsys, "repair", "--log", str(path))
+    assert "nothing to repair" in printed(capsys, "repair", "--log", str(path))
     assert path.read_bytes() == before
 
 
@@ -44,7 +34,7 @@ def test_repair_seals_the_old_files_and_starts_a_trail_that_names_the_last_hash(
     path.write_bytes(broken)
     with pytest.raises(StartupError):
         open_trail(path)
-    said = _out(capsys, "repair", "--log", str(path))
+    said = printed(capsys, "repair", "--log", str(path))
     sealed = [
         Path(line.removeprefix("sealed: ")) for line in said.splitlines() if line.startswith("sealed: ")
     ]
@@ -64,8 +54,8 @@ def test_repair_of_an_older_file_seals_it_and_keeps_the_rest(
 ) -> None:
     older = Path(f"{path}.000000000001")
     older.write_bytes(older.read_bytes().replace(b"git log -1", b"git log -9", 1))
-    _out(capsys, "verify", "--log", str(path), status=1)
-    _out(capsys, "repair", "--log", str(path))
+    printed(capsys, "verify", "--log", str(path), status=1)
+    printed(capsys, "repair", "--log", str(path))
     assert not older.exists()
     assert verified(path).sound
 
@@ -78,7 +68,7 @@ def test_repair_continues_the_rotated_files_of_a_trail_that_is_gone(
         path.unlink()
     else:
         path.write_bytes(b"")
-    _out(capsys, "repair", "--log", str(path))
+    printed(capsys, "repair", "--log", str(path))
     trail = open_trail(path)
     run(trail)
     trail.close()
@@ -87,6 +77,6 @@ def test_repair_continues_the_rotated_files_of_a_trail_that_is_gone(
 
 def test_repair_of_a_file_that_never_was_a_trail(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path.write_bytes(b"nonsense\n" * 1000)
-    _out(capsys, "repair", "--log", str(path))
+    printed(capsys, "repair", "--log", str(path))
     open_trail(path).close()
     assert verified(path).sound

@@ -7,33 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from broker.audit_command import main
 from protocol.messages import ResultCode
-from tests.support.opened_trail import a_call, open_trail, result, run
+from tests.support.opened_trail import a_call, open_trail, printed, result, varied_trail
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    path = tmp_path / "audit.jsonl"
-    trail = open_trail(path)
-    for turn in range(3):
-        run(trail, f"git log -{turn}")
-    trail.rotate()
-    trail.outcome(a_call("rm -r x"), result(ResultCode.POLICY_DENIED, "rm is on no list"))
-    trail.outcome(a_call("ls src", tool="explain_command"), result(reason="ls is allowed"))
-    run(trail, "ls src")
-    trail.attempt(a_call("make all"))
-    trail.close()
-    return path
-
-
-def _out(capsys: pytest.CaptureFixture[str], *arguments: str, status: int = 0) -> str:
-    assert main(list(arguments)) == status
-    return capsys.readouterr().out
+    return varied_trail(tmp_path / "audit.jsonl")
 
 
 def _report(path: Path, target: Path, capsys: pytest.CaptureFixture[str]) -> str:
-    _out(capsys, "report", "--log", str(path), "--html", str(target))
+    printed(capsys, "report", "--log", str(path), "--html", str(target))
     return target.read_text()
 
 
