@@ -28,10 +28,14 @@ def frame(kind: str, **fields: Any) -> bytes:
 
 
 class BareClient:
-    """`hardened-terminal-broker --fd N`, and the other end of its socket. `with` starts it, and ends it whatever happens."""
+    """`hardened-terminal-broker --fd N`, and the other end of its socket. `with` starts it, and ends it whatever happens.
 
-    def __init__(self, place: Place, **changes: str | None) -> None:
+    `under` are the words of a program that runs it; then `pid` and the signals are that program's.
+    """
+
+    def __init__(self, place: Place, *, under: tuple[str, ...] = (), **changes: str | None) -> None:
         self.place = place
+        self._under = under
         self._log = place.folder / "broker_stderr.txt"
         self._environment = place.environment(**changes)
         self._untrusted = bytearray()
@@ -42,7 +46,7 @@ class BareClient:
         with theirs, self._log.open("w") as log:
             fd = theirs.fileno()
             self.process = subprocess.Popen(
-                [BROKER, "--fd", str(fd)],
+                [*self._under, BROKER, "--fd", str(fd)],
                 pass_fds=[fd],
                 env=self._environment,
                 stderr=log,
