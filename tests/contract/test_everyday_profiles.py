@@ -8,10 +8,11 @@ from collections.abc import Iterator
 import pytest
 
 from broker import policy_file
-from tests.adversarial.cage import Cage, Seen
+from tests.adversarial.cage import Seen
 from tests.adversarial.identity import HERE
 from tests.adversarial.policies import SHIPPED, quoted
 from tests.adversarial.programs_on_path import SYSTEM_PATH
+from tests.contract.workshop import Workshop
 
 PROFILES = ["git-write", "go", "make", "node", "python", "rust"]
 _PERSON = "[user]\nname = A Person\nemail = person@example.org\n"
@@ -44,44 +45,23 @@ def _policy() -> str:
 
 
 @pytest.fixture(scope="module")
-def shared() -> Iterator[Cage]:
-    with Cage(_policy(), HERE, runnable=None) as cage:
+def shared() -> Iterator[Workshop]:
+    with Workshop(_policy(), HERE, runnable=None) as cage:
         yield cage
 
 
-@pytest.fixture
-def workshop(shared: Cage) -> Iterator[Cage]:
-    """A jail with a small repository, as it was before the test when the next one comes."""
-    yield shared
-    shared.restore(changed=True)
+def _work(workshop: Workshop, command: str) -> Seen:
+    return workshop.work(command, unless="not installed")
 
 
-def _put(cage: Cage, files: dict[str, str]) -> None:
-    for name, content in files.items():
-        path = cage.jail / name
-        path.parent.mkdir(exist_ok=True, parents=True)
-        path.write_text(content)
-    cage.give_jail()
-
-
-def _work(cage: Cage, command: str) -> Seen:
-    """Run a command that must succeed, and leave no trace outside."""
-    seen = cage.run(command)
-    if "not installed" in seen.result.policy_reason:
-        pytest.skip(seen.result.policy_reason)
-    assert (seen.result.code, seen.result.exit_code) == ("OK", 0), seen
-    assert not seen.traces, seen
-    return seen
-
-
-def test_git_write_commits_branches_and_stashes(workshop: Cage) -> None:
+def test_git_write_commits_branches_and_stashes(workshop: Workshop) -> None:
     with (workshop.jail / ".git" / "config").open("a") as file:
         file.write(_PERSON)
-    _put(workshop, {"new.txt": "new\n"})
+    workshop.put({"new.txt": "new\n"})
     _work(workshop, "git add --all")
     _work(workshop, "git commit -q -m 'Add a file'")
     assert _work(workshop, "git log --format=%s -1").result.stdout == "Add a file\n"
-    _put(workshop, {"new.txt": "other\n"})
+    workshop.put({"new.txt": "other\n"})
     _work(workshop, "git stash push -m later")
     assert "later" in _work(workshop, "git reflog show stash").result.stdout
     _work(workshop, "git switch -q -c topic")
@@ -96,24 +76,23 @@ _GO = {
 }
 
 
-def test_go_builds_vets_and_tests(workshop: Cage) -> None:
-    _put(workshop, _GO)
+def test_go_builds_vets_and_tests(workshop: Workshop) -> None:
+    workshop.put(_GO)
     _work(workshop, "go build ./...")
     _work(workshop, "go vet ./...")
     assert "ok" in _work(workshop, "go test ./...").result.stdout
 
 
-def test_make_builds_and_runs_what_it_built(workshop: Cage) -> None:
+def test_make_builds_and_runs_what_it_built(workshop: Workshop) -> None:
     main = '#include <stdio.h>\nint main(void) { puts("it ran"); return 0; }\n'
-    _put(workshop, {"main.c": main, "Makefile": "test: main\n\t./main\nmain: main.c\n\tcc -o main main.c\n"})
+    workshop.put({"main.c": main, "Makefile": "test: main\n\t./main\nmain: main.c\n\tcc -o main main.c\n"})
     assert "it ran" in _work(workshop, "make test").result.stdout
 
 
-def test_node_runs_tests_and_scripts(workshop: Cage) -> None:
+def test_node_runs_tests_and_scripts(workshop: Workshop) -> None:
     scripts = {"test": "node --test check.js", "lint": "node --check check.js"}
     check = "const t = require('node:test'); t('one', () => require('node:assert').equal(1 + 1, 2))\n"
-    _put(
-        workshop,
+    workshop.put(
         {
             "package.json": json.dumps({"name": "demo", "version": "1.0.0", "scripts": scripts}),
             "check.js": check,
@@ -124,15 +103,15 @@ def test_node_runs_tests_and_scripts(workshop: Cage) -> None:
     _work(workshop, "node --test check.js")
 
 
-def test_python_runs_unit_tests(workshop: Cage) -> None:
+def test_python_runs_unit_tests(workshop: Workshop) -> None:
     test = "import unittest\n\n\nclass Sum(unittest.TestCase):\n    def test_sum(self):\n        self.assertEqual(1 + 1, 2)\n"
-    _put(workshop, {"test_sum.py": test})
+    workshop.put({"test_sum.py": test})
     assert "OK" in _work(workshop, "python3 -m unittest -v").result.stderr
 
 
-def test_rust_builds_and_tests(workshop: Cage) -> None:
+def test_rust_builds_and_tests(workshop: Workshop) -> None:
     package = '[package]\nname = "demo"\nversion = "0.1.0"\nedition = "2021"\n'
     library = "pub fn sum(a: i32, b: i32) -> i32 {\n    a + b\n}\n\n#[test]\nfn sums() {\n    assert_eq!(sum(1, 1), 2);\n}\n"
-    _put(workshop, {"Cargo.toml": package, "src/lib.rs": library})
+    workshop.put({"Cargo.toml": package, "src/lib.rs": library})
     _work(workshop, "cargo build --offline")
     assert "1 passed" in _work(workshop, "cargo test --offline --lib").result.stdout

@@ -17,10 +17,11 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.adversarial.cage import Cage, Seen
+from tests.adversarial.cage import Seen
 from tests.adversarial.identity import IDENTITIES, Identity, NoInterpreterError, interpreter_for
 from tests.adversarial.policies import quoted
 from tests.adversarial.programs_on_path import POLICY_PATH, SYSTEM_PATH
+from tests.contract.workshop import Workshop
 
 
 class Profile(NamedTuple):
@@ -126,7 +127,7 @@ def _policy(identity: Identity, profiles: list[Profile]) -> str:
 
 
 @pytest.fixture(scope="module", params=IDENTITIES, ids=lambda identity: identity.name)
-def shared(request: pytest.FixtureRequest) -> Iterator[Cage]:
+def shared(request: pytest.FixtureRequest) -> Iterator[Workshop]:
     identity: Identity = request.param
     try:
         profiles = list(_profiles(identity))
@@ -134,49 +135,26 @@ def shared(request: pytest.FixtureRequest) -> Iterator[Cage]:
         pytest.skip(str(problem))
     runnable = [name for profile in profiles for name in (profile.name, *profile.may_run)]
     path = ":".join(_path(identity))
-    with Cage(_policy(identity, profiles), identity, runnable=tuple(runnable), path=path) as cage:
+    with Workshop(_policy(identity, profiles), identity, runnable=tuple(runnable), path=path) as cage:
         yield cage
 
 
-@pytest.fixture
-def workshop(shared: Cage) -> Iterator[Cage]:
-    """A jail with a small repository, as it was before the test when the next one comes."""
-    yield shared
-    shared.restore(changed=True)
-
-
-def _put(cage: Cage, files: dict[str, str]) -> None:
-    """Write files into the jail."""
-    for name, content in files.items():
-        path = cage.jail / name
-        path.parent.mkdir(exist_ok=True, parents=True)
-        path.write_text(content)
-    cage.give_jail()
-
-
-def _work(cage: Cage, command: str, program: str | None = None) -> Seen:
-    """Run a command that must succeed, and leave no trace outside."""
+def _work(workshop: Workshop, command: str, program: str | None = None) -> Seen:
     name = program or command.split(maxsplit=1)[0]
-    if shutil.which(name, path=POLICY_PATH) is None and name not in cage.client.programs:
+    if shutil.which(name, path=POLICY_PATH) is None and name not in workshop.client.programs:
         pytest.skip(f"{name} is not installed")
-    seen = cage.run(command, programs=(name,))
-    if (
-        "can be written by others" in seen.result.policy_reason
-    ):  # a virtual environment that the product rightly refuses
-        pytest.skip(seen.result.policy_reason)
-    assert (seen.result.code, seen.result.exit_code) == ("OK", 0), seen
-    assert not seen.traces, seen
-    return seen
+    # a virtual environment that the product rightly refuses
+    return workshop.work(command, unless="can be written by others", programs=(name,))
 
 
-def test_git_shows_history_state_and_changes(workshop: Cage) -> None:
+def test_git_shows_history_state_and_changes(workshop: Workshop) -> None:
     assert "Begin the project" in _work(workshop, "git log --stat").result.stdout
     assert _work(workshop, "git status --short").result.stdout == " M README.md\n"
     assert "+one more line" in _work(workshop, "git diff").result.stdout
     assert "v1.0" in _work(workshop, "git describe --tags").result.stdout
 
 
-def test_git_commits(workshop: Cage) -> None:
+def test_git_commits(workshop: Workshop) -> None:
     _work(workshop, "git add README.md")
     _work(workshop, "git commit --quiet --message 'Say more'")
     assert _work(workshop, "git log --format=%s -1").result.stdout == "Say more\n"
@@ -184,52 +162,52 @@ def test_git_commits(workshop: Cage) -> None:
     _work(workshop, "git switch --quiet feature")
 
 
-def test_pytest_runs_tests_that_use_a_temporary_folder(workshop: Cage) -> None:
+def test_pytest_runs_tests_that_use_a_temporary_folder(workshop: Workshop) -> None:
     test = "def test_sum(tmp_path):\n    (tmp_path / 'f').write_text('2')\n    assert 1 + 1 == 2\n"
-    _put(workshop, {"test/test_sum.py": test})
+    workshop.put({"test/test_sum.py": test})
     assert "1 passed" in _work(workshop, "python3 -m pytest -q -p no:xdist test").result.stdout
 
 
-def test_node_runs_a_script(workshop: Cage) -> None:
+def test_node_runs_a_script(workshop: Workshop) -> None:
     script = "console.log(JSON.parse(require('fs').readFileSync('data.json')).sizes.length)"
-    _put(workshop, {"main.js": script})
+    workshop.put({"main.js": script})
     assert _work(workshop, "node main.js").result.stdout == "2\n"
 
 
-def test_npm_runs_a_test_script(workshop: Cage) -> None:
+def test_npm_runs_a_test_script(workshop: Workshop) -> None:
     package = {"name": "demo", "version": "1.0.0", "scripts": {"test": "node --test check.js"}}
     check = "const t = require('node:test'); t('one', () => require('node:assert').equal(1 + 1, 2))"
-    _put(workshop, {"package.json": json.dumps(package), "check.js": check})
+    workshop.put({"package.json": json.dumps(package), "check.js": check})
     assert "pass 1" in _work(workshop, "npm test").result.stdout
 
 
-def test_make_builds_with_gcc(workshop: Cage) -> None:
+def test_make_builds_with_gcc(workshop: Workshop) -> None:
     main = '#include <stdio.h>\nint main(void) { puts("built"); return 0; }\n'
-    _put(workshop, {"main.c": main, "Makefile": "main: main.c\n\tgcc -O2 -Wall -o main main.c\n"})
+    workshop.put({"main.c": main, "Makefile": "main: main.c\n\tgcc -O2 -Wall -o main main.c\n"})
     _work(workshop, "make")
     assert _shown(str(workshop.jail / "main")) == "built"
 
 
-def test_go_builds(workshop: Cage) -> None:
+def test_go_builds(workshop: Workshop) -> None:
     main = 'package main\n\nimport "fmt"\n\nfunc main() { fmt.Println("built") }\n'
-    _put(workshop, {"go.mod": "module demo\n\ngo 1.19\n", "main.go": main})
+    workshop.put({"go.mod": "module demo\n\ngo 1.19\n", "main.go": main})
     _work(workshop, "go build -o main .")
     assert _shown(str(workshop.jail / "main")) == "built"
 
 
-def test_cargo_builds_without_the_network(workshop: Cage) -> None:
+def test_cargo_builds_without_the_network(workshop: Workshop) -> None:
     folder = _cargo_folder()
     if folder is None:
         pytest.skip("cargo is not installed")
     if workshop.identity.user is not None and folder.startswith("/root/"):
         pytest.skip("this cargo lies in root's home, which an ordinary user may not read")
     package = '[package]\nname = "demo"\nversion = "0.1.0"\nedition = "2021"\n'
-    _put(workshop, {"Cargo.toml": package, "src/main.rs": 'fn main() { println!("built"); }\n'})
+    workshop.put({"Cargo.toml": package, "src/main.rs": 'fn main() { println!("built"); }\n'})
     _work(workshop, "cargo build --offline", "cargo")
     assert _shown(str(workshop.jail / "target/debug/demo")) == "built"
 
 
-def test_files_are_moved_and_linked_from_folder_to_folder(workshop: Cage) -> None:
+def test_files_are_moved_and_linked_from_folder_to_folder(workshop: Workshop) -> None:
     _work(workshop, "mv --verbose src/app.py app.py")
     _work(workshop, "ln README.md src/second.md")
     assert (workshop.jail / "src/second.md").samefile(workshop.jail / "README.md")
@@ -237,27 +215,27 @@ def test_files_are_moved_and_linked_from_folder_to_folder(workshop: Cage) -> Non
     assert (seen.result.exit_code, seen.traces) == (1, []), seen
 
 
-def test_sqlite3_makes_and_asks_a_database(workshop: Cage) -> None:
+def test_sqlite3_makes_and_asks_a_database(workshop: Workshop) -> None:
     _work(workshop, "sqlite3 data.db 'create table t (n); insert into t values (1), (2)'")
     assert _work(workshop, "sqlite3 data.db 'select sum(n) from t'").result.stdout == "3\n"
 
 
-def test_jq_reads_a_document(workshop: Cage) -> None:
+def test_jq_reads_a_document(workshop: Workshop) -> None:
     assert _work(workshop, "jq -c .sizes data.json").result.stdout == "[1,2]\n"
 
 
-def test_tar_packs_and_unpacks(workshop: Cage) -> None:
+def test_tar_packs_and_unpacks(workshop: Workshop) -> None:
     _work(workshop, "tar -czf all.tar.gz README.md src")
     assert "src/app.py\n" in _work(workshop, "tar -tzf all.tar.gz").result.stdout
     _work(workshop, "tar -xzf all.tar.gz --transform s,^,copy/,")
     assert (workshop.jail / "copy/src/app.py").exists()
 
 
-def test_sort_sorts_a_file_larger_than_its_buffer(workshop: Cage) -> None:
+def test_sort_sorts_a_file_larger_than_its_buffer(workshop: Workshop) -> None:
     lines = [f"{(number * 7919) % 100_003:06d} padding to make the line longer\n" for number in range(50_000)]
-    _put(workshop, {"large.txt": "".join(lines)})
+    workshop.put({"large.txt": "".join(lines)})
     assert _work(workshop, "sort --buffer-size=256K large.txt").result.stdout == "".join(sorted(lines))
 
 
-def test_rg_searches(workshop: Cage) -> None:
+def test_rg_searches(workshop: Workshop) -> None:
     assert _work(workshop, "rg --line-number alpha data.csv").result.stdout == "2:alpha,1\n"
