@@ -13,7 +13,7 @@ from typing import NamedTuple
 import msgspec
 
 from broker.audit_file import lock_to_read, unlock_read
-from broker.audit_record import LINE_LIMIT_BYTES
+from broker.audit_record import LINE_LIMIT_BYTES, CallLine, EventLine, Line
 from broker.audit_recovery import find, find_first
 from broker.audit_rotation import rotated_files
 
@@ -21,46 +21,20 @@ BLOCK_BYTES = 1024 * 1024
 _LOCK_TRIES = 100
 
 
-class Entry(msgspec.Struct, frozen=True):
-    """A record of any kind as a reader needs it; fields that a kind does not have are None."""
+_decode_call = msgspec.json.Decoder(CallLine).decode
+_decode_event = msgspec.json.Decoder(EventLine).decode
+_IS_EVENT = b'"record_type":"event"'
+_BEGINNING_BYTES = 96
+"""What stands before `event_id` is shorter; and no text of a record holds a quote that is not escaped."""
 
-    seq: int
-    ts: str
-    record_type: str
-    event_id: str
-    session: str
-    tool: str | None = None
-    command_raw: str | None = None
-    argv: tuple[str, ...] | None = None
-    cwd: str | None = None
-    code: str | None = None
-    exit_code: int | None = None
-    duration_ms: int | None = None
-    stdout_bytes: int | None = None
-    stderr_bytes: int | None = None
-    policy_reason: str | None = None
-    policy_sha256: str | None = None
-    event: str | None = None
-    detail: str | None = None
-    count: int | None = None
-
-    @property
-    def program(self) -> str | None:
-        """The program's name as the command gave it, None where no argv came about."""
-        return self.argv[0] if self.argv else None
-
-
-_decode = msgspec.json.Decoder(Entry).decode
-
-
-Found = tuple[bytes, Entry]
+Found = tuple[bytes, Line]
 """A line as it stands in the file, and what it says."""
 
 
-def decode(line: bytes) -> Entry | None:
+def decode(line: bytes) -> Line | None:
     """Return the record of a line, None for a line that is none: `verify` says what is wrong with it."""
     try:
-        return _decode(line)
+        return _decode_event(line) if _IS_EVENT in line[:_BEGINNING_BYTES] else _decode_call(line)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
 

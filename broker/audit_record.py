@@ -85,6 +85,11 @@ class CallLine(msgspec.Struct, kw_only=True):
     oldest_open: int | None = None
     prev: str = ""
 
+    @property
+    def program(self) -> str | None:
+        """The program's name as the command gave it, None where no argv came about."""
+        return self.argv[0] if self.argv else None
+
 
 class EventLine(msgspec.Struct, kw_only=True):
     """The canonical order of the fields of a record that is no call: something happened to the trail."""

@@ -155,20 +155,8 @@ def _last_line(fd: int, end: int) -> bytes:
 
 def closing_line(attempt: CallLine) -> CallLine:
     """Return the outcome for an attempt whose broker died."""
-    return CallLine(
-        seq=0,
-        ts="",
-        record_type="outcome",
-        event_id=attempt.event_id,
-        tool=attempt.tool,
-        command_raw=attempt.command_raw,
-        argv=attempt.argv,
-        cwd=attempt.cwd,
-        code=ResultCode.INTERNAL_ERROR,
-        policy_reason=DEAD,
-        cut=attempt.cut,
-        session="",
-        policy_sha256=attempt.policy_sha256,
+    return msgspec.structs.replace(
+        attempt, record_type="outcome", code=ResultCode.INTERNAL_ERROR, policy_reason=DEAD
     )
 
 

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator
 from html import escape
 
 from broker.audit_page import FOOT, HEAD
-from broker.audit_reading import Entry, entries, sources_of
+from broker.audit_reading import entries, sources_of
+from broker.audit_record import EventLine, Line
 from broker.audit_selection import Selection
 from broker.audit_show import duration, newest, printable, size
 from broker.audit_tally import Moment, Tally, kind
@@ -40,7 +41,7 @@ def write_report(path: str, selection: Selection, rows: int, target: str) -> int
         return sum(file.write(part) for part in _page(path, tally, shown))
 
 
-def _page(path: str, tally: Tally, shown: list[Entry]) -> Iterator[str]:
+def _page(path: str, tally: Tally, shown: list[Line]) -> Iterator[str]:
     yield HEAD
     yield f'<h1>Audit report</h1><p class="soft">{_text(path)}, {_span(tally)}</p>'
     yield _tiles(tally)
@@ -200,7 +201,7 @@ def _table(headings: Iterable[str], rows: Iterable[str], name: str = "") -> str:
     return f"<table{name}><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
 
 
-def _records(shown: list[Entry], tally: Tally) -> str:
+def _records(shown: list[Line], tally: Tally) -> str:
     options = "".join(f"<option>{_text(code)}</option>" for code in sorted(tally.codes))
     search = (
         '<div class="search"><input id="words" type="search" placeholder="Search" aria-label="Search the records">'
@@ -212,19 +213,20 @@ def _records(shown: list[Entry], tally: Tally) -> str:
     return _section(f"Newest {len(shown):,} records", search + _table(headings, rows, "records"))
 
 
-def _row(entry: Entry) -> str:
-    if entry.event is not None:
-        verdict, name, text = entry.event, "event", _text(entry.detail or "")
+def _row(entry: Line) -> str:
+    if isinstance(entry, EventLine):
+        verdict, name, text = entry.event, "event", _text(entry.detail)
+        numbers = ("", "", "", "")
     else:
         verdict, name = entry.code or "no outcome", kind(entry.code) if entry.code else "broke"
         dry = "(dry run) " if entry.tool == "explain_command" else ""
         reason = f'<br><span class="soft">{_text(entry.policy_reason)}</span>' if entry.policy_reason else ""
-        text = f'<span class="mono">{dry}{_text(entry.command_raw or "")}</span>{reason}'
-    exit_code = "" if entry.exit_code is None else entry.exit_code
+        text = f'<span class="mono">{dry}{_text(entry.command_raw)}</span>{reason}'
+        exit_code = "" if entry.exit_code is None else str(entry.exit_code)
+        numbers = (exit_code, duration(entry.duration_ms), size(entry.stdout_bytes), size(entry.stderr_bytes))
+    cells = "".join(f'<td class="number">{number}</td>' for number in numbers)
     return (
         f'<tr data-code="{_text(verdict)}"><td class="number">{entry.seq}</td><td class="when">{_when(entry.ts)}</td>'
-        f'<td class="code {name}">{_text(verdict)}</td><td class="number">{exit_code}</td>'
-        f'<td class="number">{duration(entry.duration_ms)}</td><td class="number">{size(entry.stdout_bytes)}</td>'
-        f'<td class="number">{size(entry.stderr_bytes)}</td><td class="text">{text}</td>'
+        f'<td class="code {name}">{_text(verdict)}</td>{cells}<td class="text">{text}</td>'
         f'<td class="mono soft">{_text(entry.session[-8:])}</td></tr>'
     )

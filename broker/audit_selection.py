@@ -10,7 +10,7 @@ import time
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from broker.audit_reading import Entry
+from broker.audit_record import CallLine, Line
 
 _UNIT_S = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 
@@ -26,7 +26,7 @@ class Selection(NamedTuple):
     tool: str = ""
     text: str = ""
 
-    def takes(self, entry: Entry) -> bool:
+    def takes(self, entry: Line) -> bool:
         """Whether a record is wanted."""
         if (self.since and entry.ts < self.since) or (self.until and entry.ts >= self.until):
             return False
@@ -34,13 +34,13 @@ class Selection(NamedTuple):
             return False
         if not (self.codes or self.programs or self.tool or self.text):
             return True
-        return entry.event is None and self._takes_call(entry)
+        return isinstance(entry, CallLine) and self._takes_call(entry)
 
-    def _takes_call(self, entry: Entry) -> bool:
+    def _takes_call(self, entry: CallLine) -> bool:
         return (
             (not self.codes or entry.code in self.codes)
             and (not self.programs or entry.program in self.programs)
-            and (not self.tool or (entry.tool or "").startswith(self.tool))
+            and (not self.tool or entry.tool.startswith(self.tool))
             and (not self.text or self.text in f"{entry.command_raw}\n{entry.policy_reason}")
         )
 

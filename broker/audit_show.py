@@ -13,7 +13,8 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple, TextIO
 
-from broker.audit_reading import Entry, Found, entries, entries_backwards, follow, sources_of
+from broker.audit_reading import Found, entries, entries_backwards, follow, sources_of
+from broker.audit_record import EventLine, Line
 from broker.audit_selection import Selection
 
 HEADINGS = f"{'TIME (UTC)':19}  {'VERDICT':17}  {'EXIT':>4}  {'TIME':>7}  {'OUT':>7}  {'ERR':>7}  COMMAND"
@@ -38,7 +39,7 @@ class Rows:
     def __init__(self) -> None:
         self._ended: dict[str, None] = {}
 
-    def wants(self, entry: Entry) -> bool:
+    def wants(self, entry: Line) -> bool:
         """Whether the record is a row of its own."""
         if entry.record_type == "attempt":
             return entry.event_id not in self._ended
@@ -134,18 +135,18 @@ def _last_seq(path: str) -> int:
     return 0
 
 
-def _print(line: bytes, entry: Entry, style: Style, *, as_json: bool) -> None:
+def _print(line: bytes, entry: Line, style: Style, *, as_json: bool) -> None:
     text = line.decode("utf-8", "replace") if as_json else "\n".join(table_lines(entry, style))
     print(text)
 
 
-def table_lines(entry: Entry, style: Style) -> Iterable[str]:
+def table_lines(entry: Line, style: Style) -> Iterable[str]:
     """Return the lines of a record's row: a second one for the reason of what did not simply run."""
     when = entry.ts[:19].replace("T", " ")
-    if entry.event is not None:
+    if isinstance(entry, EventLine):
         return [
             _cut(
-                f"{when}  {_paint('event', f'{entry.event:17}', style)}  {printable(entry.detail or '')}",
+                f"{when}  {_paint('event', f'{entry.event:17}', style)}  {printable(entry.detail)}",
                 style,
             )
         ]
@@ -155,7 +156,7 @@ def table_lines(entry: Entry, style: Style) -> Iterable[str]:
         f"{duration(entry.duration_ms):>7}  {size(entry.stdout_bytes):>7}  {size(entry.stderr_bytes):>7}  "
     )
     dry = "(dry run) " if entry.tool == "explain_command" else ""
-    row = _cut(cells + dry + printable(entry.command_raw or ""), style)
+    row = _cut(cells + dry + printable(entry.command_raw), style)
     if verdict == "OK" or not entry.policy_reason:
         return [row]
     return [row, _cut(f"{_INDENT}└ {printable(entry.policy_reason)}", style)]

@@ -11,7 +11,8 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
-from broker.audit_reading import Entry, Found
+from broker.audit_reading import Found
+from broker.audit_record import CallLine, EventLine, Line
 from broker.audit_selection import Selection
 
 RAN = frozenset({"OK", "OUTPUT_TRUNCATED"})
@@ -117,18 +118,18 @@ class Tally:
             if selection.takes(entry):
                 self.add(entry)
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: Line) -> None:
         """Add one record; attempts only say that their session was there."""
         self.first_ts = self.first_ts or entry.ts
         self.last_ts = entry.ts
         if len(self.sessions) < _SESSIONS:
             self.sessions.add(entry.session)
-        if entry.event is not None:
+        if isinstance(entry, EventLine):
             self.events[_bounded(entry.event, self.events, _PROGRAMS)] += 1
         elif entry.record_type == "outcome":
             self._add_outcome(entry)
 
-    def _add_outcome(self, entry: Entry) -> None:
+    def _add_outcome(self, entry: CallLine) -> None:
         code = entry.code or "?"
         what = kind(code)
         self.codes[_bounded(code, self.codes, _PROGRAMS)] += 1
@@ -142,7 +143,7 @@ class Tally:
                 reason if reason in self.reasons or len(self.reasons) < _REASONS else (code, OTHER)
             ] += 1
 
-    def _add_program(self, entry: Entry, what: str) -> None:
+    def _add_program(self, entry: CallLine, what: str) -> None:
         name = _bounded(entry.program or NO_PROGRAM, self.programs, _PROGRAMS)
         program = self.programs.setdefault(name, Program())
         program.kinds[what] += 1
@@ -151,7 +152,7 @@ class Tally:
             return
         program.nonzero += entry.exit_code not in (0, None)
         program.durations.add(entry.duration_ms)
-        slow = Slow(entry.duration_ms, entry.seq, entry.ts, (entry.command_raw or "")[:_REASON_CHARACTERS])
+        slow = Slow(entry.duration_ms, entry.seq, entry.ts, entry.command_raw[:_REASON_CHARACTERS])
         if len(self.slowest) < SLOWEST:
             heapq.heappush(self.slowest, slow)
         elif slow > self.slowest[0]:

@@ -4,28 +4,43 @@ import json
 import re
 import threading
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
 from broker import audit_show
 from broker.audit_command import main
-from broker.audit_reading import Entry, entries, entries_backwards, named, sources_of
+from broker.audit_reading import entries, entries_backwards, named, sources_of
+from broker.audit_record import CallLine
 from broker.audit_show import Style, table_lines
 from broker.audit_tally import Tally
 from broker.refusal import StartupError
-from tests.support.opened_trail import (
-    open_trail,
-    printed,
-    records,
-    run,
-    varied_trail,
-    verified,
+from tests.support.opened_trail import open_trail, printed, records, run, varied_trail, verified
+
+OUTCOME = CallLine(
+    seq=1,
+    ts="2026-01-01T00:00:00.000000Z",
+    record_type="outcome",
+    event_id="1",
+    tool="run_command",
+    command_raw="ls",
+    argv=None,
+    cwd=None,
+    code="OK",
+    session="1",
+    policy_sha256="",
 )
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return varied_trail(tmp_path / "audit.jsonl")
+
+
+def an_outcome(**fields: Any) -> CallLine:
+    """Return an outcome with `fields` in the place of its own."""
+    return msgspec.structs.replace(OUTCOME, **fields)
 
 
 def test_verify_says_what_was_read_and_the_head_to_note(
@@ -130,16 +145,7 @@ def test_show_as_json_prints_the_lines_as_they_stand_in_the_file(
 
 def test_a_row_lets_nothing_through_to_the_terminal() -> None:
     hostile = "echo \x1b[2J\x07 \u202egnp.exe \u200b\r\n\x9b31m"
-    entry = Entry(
-        seq=1,
-        ts="2026-01-01T00:00:00.000000Z",
-        record_type="outcome",
-        event_id="1",
-        session="1",
-        command_raw=hostile,
-        code="POLICY_DENIED",
-        policy_reason=hostile,
-    )
+    entry = an_outcome(command_raw=hostile, code="POLICY_DENIED", policy_reason=hostile)
     lines = list(table_lines(entry, Style()))
     assert len(lines) == 2
     assert all(line.isprintable() for line in lines)
@@ -147,15 +153,7 @@ def test_a_row_lets_nothing_through_to_the_terminal() -> None:
 
 
 def test_a_row_is_cut_to_the_terminal_and_coloured() -> None:
-    entry = Entry(
-        seq=1,
-        ts="2026-01-01T00:00:00.000000Z",
-        record_type="outcome",
-        event_id="1",
-        session="1",
-        command_raw="x" * 500,
-        code="OK",
-    )
+    entry = an_outcome(command_raw="x" * 500)
     (row,) = table_lines(entry, Style(100, colour=True))
     assert "\x1b[32mOK" in row
     assert len(re.sub(r"\x1b\[\d+m", "", row)) == 100
@@ -198,19 +196,9 @@ def test_a_tally_is_bounded_whatever_names_callers_invent() -> None:
     tally = Tally()
     for number in range(12_000):
         day = f"{1900 + number // 336}-{number // 28 % 12 + 1:02}-{number % 28 + 1:02}"
-        tally.add(
-            Entry(
-                seq=number,
-                ts=f"{day}T00:00:00.000000Z",
-                record_type="outcome",
-                event_id=str(number),
-                session="1",
-                argv=(f"name{number}",),
-                command_raw="x",
-                code="POLICY_DENIED",
-                policy_reason=f"name{number} is on no list",
-            )
-        )
+        reason = f"name{number} is on no list"
+        called = {"argv": (f"name{number}",), "code": "POLICY_DENIED", "policy_reason": reason}
+        tally.add(an_outcome(ts=f"{day}T00:00:00.000000Z", **called))
     assert tally.calls == 12_000
     assert len(tally.programs) <= 1_001
     assert len(tally.reasons) <= 2_001
@@ -223,19 +211,7 @@ def test_a_tally_is_bounded_whatever_names_callers_invent() -> None:
 def test_durations_are_known_within_a_tenth() -> None:
     tally = Tally()
     for ms in range(1, 1001):
-        tally.add(
-            Entry(
-                seq=ms,
-                ts="2026-01-01T00:00:00.000000Z",
-                record_type="outcome",
-                event_id=str(ms),
-                session="1",
-                argv=("ls",),
-                command_raw="ls",
-                code="OK",
-                duration_ms=ms,
-            )
-        )
+        tally.add(an_outcome(seq=ms, argv=("ls",), duration_ms=ms))
     durations = tally.programs["ls"].durations
     assert durations.percentile_ms(0.5) == pytest.approx(500, rel=0.1)
     assert durations.percentile_ms(0.95) == pytest.approx(950, rel=0.1)

@@ -5,14 +5,7 @@ from pathlib import Path
 import pytest
 
 from broker.refusal import StartupError
-from tests.support.opened_trail import (
-    open_trail,
-    printed,
-    records,
-    run,
-    varied_trail,
-    verified,
-)
+from tests.support.opened_trail import open_trail, printed, records, run, varied_trail, verified
 
 
 @pytest.fixture
