@@ -6,9 +6,11 @@ removed after everything in the call's domain was killed, so nobody changes it m
 removed is left, and said.
 """
 
+import contextlib
 import fcntl
 import os
 import time
+from collections.abc import Iterator
 from typing import Final
 
 from broker.refusal import StartupError
@@ -58,34 +60,33 @@ def remove_abandoned(base: str) -> None:
             remove(path)
 
 
-def _is_abandoned(path: str) -> bool:
+@contextlib.contextmanager
+def _opened(path: str) -> Iterator[int]:
+    fd = os.open(path, os.O_RDONLY | _FOLDER)
     try:
-        fd = os.open(path, os.O_RDONLY | _FOLDER)
-    except OSError:
-        return False
-    try:
-        status = os.fstat(fd)
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:  # somebody's: locked
-        return False
+        yield fd
     finally:
         os.close(fd)
+
+
+def _is_abandoned(path: str) -> bool:
+    try:
+        with _opened(path) as fd:
+            status = os.fstat(fd)
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:  # gone, or somebody's: locked
+        return False
     return status.st_uid == os.geteuid() and time.time() - status.st_ctime > _FRESH_S
 
 
 def remove(path: str) -> bool:
     """Remove the folder and all in it. Returns whether nothing is left."""
     try:
-        top_fd = os.open(path, os.O_RDONLY | _FOLDER)
+        with _opened(path) as top_fd:
+            _empty(top_fd)
+            os.rmdir(path)
     except OSError:
         return False
-    try:
-        _empty(top_fd)
-        os.rmdir(path)
-    except OSError:
-        return False
-    finally:
-        os.close(top_fd)
     return True
 
 

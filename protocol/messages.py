@@ -119,6 +119,12 @@ class Welcome(Reply, frozen=True, tag="welcome"):
     in_flight: int
 
 
+class Refusal(Reply, frozen=True, tag="refusal"):
+    """The last frame before the broker closes a connection whose frontend broke the protocol."""
+
+    reason: str
+
+
 class Result(Reply, frozen=True, tag="result"):
     """The one answer to a run, explain or malformed request."""
 
@@ -141,12 +147,6 @@ class Description(Reply, frozen=True, tag="description"):
     id: RequestId
     text: str
     programs: tuple[str, ...]
-
-
-class Refusal(Reply, frozen=True, tag="refusal"):
-    """The last frame before the broker closes a connection whose frontend broke the protocol."""
-
-    reason: str
 
 
 AnyRequest = HelloRequest | RunRequest | ExplainRequest | MalformedRequest | CancelRequest | DescribeRequest
