@@ -27,20 +27,22 @@ def installed(folder: Path, jail: Path) -> list[Server]:
         },
         "mcp-shell-server": {"ALLOW_COMMANDS": "echo"},
     }
+    one_string = {"name": "run_command", "arguments": {"command": "echo hi"}}
     calls = {
-        "cli-mcp-server": ("run_command", {"command": "echo hi"}),
-        "mcp-shell-server": ("shell_execute", {"command": ["echo", "hi"], "directory": str(jail)}),
+        "cli-mcp-server": one_string,
+        "mcp-shell-server": {
+            "name": "shell_execute",
+            "arguments": {"command": ["echo", "hi"], "directory": str(jail)},
+        },
     }
     common = {"PATH": os.environ["PATH"], "HOME": str(folder), "LANG": "C.UTF-8"}
     servers = []
     for name, version in PYTHON_PEERS.items():
         program = _with_uv(folder / name, name, version)
         environment = {**common, **settings[name]}
-        tool, arguments = calls[name]
-        servers.append(Server(name, (program,), environment, jail, tool, arguments))
+        servers.append(Server(name, (program,), environment, jail, calls[name]))
     program = _with_npm(folder / NODE_PEER)
-    command = {"command": "echo hi"}
-    servers.append(Server(NODE_PEER, (program,), common, jail, "run_command", command))
+    servers.append(Server(NODE_PEER, (program,), common, jail, one_string))
     return servers
 
 

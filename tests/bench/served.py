@@ -26,7 +26,8 @@ def a_place(folder: Path, policy: str | None = None) -> Place:
 def server(place: Place, **changes: str | None) -> Server:
     """Return the MCP server of a place."""
     environment = place.environment(**changes)
-    return Server("ours", (COMMAND,), environment, place.folder, "run_command", {"command": ECHO})
+    call = {"name": "run_command", "arguments": {"command": ECHO}}
+    return Server("ours", (COMMAND,), environment, place.folder, call)
 
 
 class Broker:
