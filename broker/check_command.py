@@ -10,10 +10,12 @@ from typing import Any
 
 import msgspec
 
-from broker import configuration, policy_check, policy_file, startup
+from broker import configuration, policy_check, policy_file, policy_places, startup
 from broker.policy import Policy
 from broker.programs import Programs
+from broker.redaction import Redactor
 from broker.refusal import PolicyFaults, StartupError
+from broker.schema import PolicyFile
 
 EXIT_FAULTS = 78
 """EX_CONFIG of sysexits.h, as for a start with such a file."""
@@ -25,8 +27,9 @@ def main(arguments: list[str]) -> int:
     found = _found(options.file)
     try:
         file = policy_file.load(found.raw, found.path)
+        _check_patterns(file, found)
     except PolicyFaults as error:
-        print("\n".join(f"{found.path}: {fault}" for fault in error.faults), file=sys.stderr)
+        print("\n".join(f"{found.path}:{fault}" for fault in error.faults), file=sys.stderr)
         return EXIT_FAULTS
     jail = startup.open_jail(file, os.environ)
     programs = Programs(file.environment.path, jail, policy_file.named_programs(file))
@@ -43,6 +46,14 @@ def _found(file: str | None) -> configuration.FoundPolicy:
     """Return the policy to check: a file that is given is judged as if HTMCP_POLICY_FILE named it."""
     environ = {**os.environ, "HTMCP_POLICY_FILE": file} if file else os.environ
     return configuration.find_policy(environ)
+
+
+def _check_patterns(file: PolicyFile, found: configuration.FoundPolicy) -> None:
+    try:
+        Redactor(file.redaction)
+    except StartupError as error:
+        line = policy_places.Lines(found.raw.decode()).of(str(error))
+        raise PolicyFaults(found.path, [f"{line}: {error}"]) from None
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -1,16 +1,18 @@
 """`hardened-terminal-mcp init`: a policy of the user's own to start from, and the snippet that a client wants.
 
-Always true: an existing policy is never overwritten without `--force`; nothing is asked.
+Always true: of an existing policy no byte is changed without `--force`; what is added below it was tried before it is
+written, and is written whole or not at all; nothing is asked.
 """
 
 import argparse
+import contextlib
 import os
 import sys
 from typing import Any
 
 import msgspec
 
-from broker import configuration, policy_file
+from broker import configuration, policy_profiles
 from broker.refusal import StartupError
 
 CLIENTS = {
@@ -23,8 +25,11 @@ CLIENTS = {
 
 def main(arguments: list[str]) -> int:
     """Write the policy, or print a client's snippet. Returns the exit status."""
-    options = _parser().parse_args(arguments)
+    parser = _parser()
+    options = parser.parse_args(arguments)
     path = options.output or os.path.join(configuration.config_folder(os.environ), "policy.toml")
+    if options.client and (options.profile or options.force):
+        parser.error(f"--client only prints; write the policy first: {_without_client(arguments)}")
     if options.client:
         path = options.output or os.environ.get("HTMCP_POLICY_FILE") or path
         print(f"# for {CLIENTS[options.client][0]}; the jail is this folder", file=sys.stderr)
@@ -32,14 +37,64 @@ def main(arguments: list[str]) -> int:
             print(f"# {line}", file=sys.stderr)
         print(_snippet(options.client, os.path.abspath(path)))
         return 0
+    if options.profile and not options.force and os.path.exists(path):
+        return _add(path, options.profile)
     raw = configuration.read_policy(configuration.shipped_policy_path()).raw
-    _write(path, policy_file.with_profiles(raw, options.profile), force=options.force)
+    _write(path, policy_profiles.with_profiles(raw, options.profile).raw, force=options.force)
     print(_next_steps(os.path.abspath(path), named=options.output is not None))
     return 0
 
 
+def _without_client(arguments: list[str]) -> str:
+    """Return the command that writes what `arguments` ask for."""
+    kept = [word for word in arguments if not word.startswith("--client")]
+    kept = [word for word in kept if word not in CLIENTS]
+    return " ".join([configuration.NAME, "init", *kept])
+
+
+def _add(path: str, names: list[str]) -> int:
+    """Put profiles below the policy at `path`. Returns the exit status; raises StartupError, and then nothing has changed."""
+    found = configuration.read_policy(path)
+    added = policy_profiles.with_profiles(found.raw, names, path)
+    if not added.headers:
+        print(f"{path}: has all of {', '.join(names)} already; nothing was written")
+        return 0
+    policy_profiles.check(added.raw, path)
+    approved = configuration.trust_line(found) in configuration.trusted(os.environ)
+    _replace(path, added.raw)
+    tests = added.headers.count("[[tests]]")
+    print(
+        f"added to {path}, below what was there: {len(added.headers) - tests} tables and {tests} self-tests"
+    )
+    if approved:
+        print(
+            f"its approval does not hold for the new text; approve it with: {configuration.NAME} trust {path}"
+        )
+    print(
+        f"look at it: {configuration.NAME} check {path}; a running server takes it after a restart or SIGHUP"
+    )
+    return 0
+
+
+def _replace(path: str, raw: bytes) -> None:
+    """Put `raw` in the place of the file that `path` leads to, whole or not at all, with the mode that it had."""
+    real = os.path.realpath(path)
+    new = f"{real}.{os.getpid()}.new"
+    try:
+        with open(new, "xb") as file:
+            os.fchmod(file.fileno(), os.stat(real).st_mode & 0o7777)
+            file.write(raw)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(new, real)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            os.unlink(new)
+        raise StartupError(f"{path}: {error.strerror}") from None
+
+
 def _parser() -> argparse.ArgumentParser:
-    profiles = ", ".join(policy_file.profile_names())
+    profiles = policy_profiles.profile_names()
     parser = argparse.ArgumentParser(
         prog="hardened-terminal-mcp init",
         description="Write a commented policy to start from, and say what to do next.",
@@ -50,7 +105,12 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "--profile", action="append", default=[], metavar="NAME", help=f"add ready-made entries: {profiles}"
+        "--profile",
+        action="append",
+        choices=profiles,
+        default=[],
+        metavar="NAME",
+        help=f"add ready-made entries, to a policy that is there too: {', '.join(profiles)}",
     )
     parser.add_argument(
         "--output",
@@ -78,7 +138,7 @@ def _write(path: str, text: bytes, *, force: bool) -> None:
         os.chmod(path, 0o600)
     except FileExistsError:
         raise StartupError(
-            f"{path}: there is a policy already; --force writes it anew and keeps that one as .bak"
+            f"{path}: there is a policy already; --profile NAME adds to it, --force writes it anew and keeps that one as .bak"
         ) from None
     except OSError as error:
         raise StartupError(f"{path}: {error.strerror}") from None

@@ -1,7 +1,7 @@
 """From the bytes of policy.toml to a `PolicyFile`, or one StartupError that names every fault of the file.
 
 Always true: what is returned has no unknown key, no wrong type, no rule that cannot be compiled and no rule for a program
-on no list. A fault is a line `file: table.key: value: what was expected`. Nothing here asks whether programs exist.
+on no list. A fault is `table.key: value: what was expected`, behind file and line. Nothing here asks whether programs exist.
 """
 
 import os
@@ -12,9 +12,6 @@ import msgspec
 from broker.refusal import PolicyFaults, StartupError
 from broker.rules import Entry, OptionSets
 from broker.schema import PolicyFile, Rule
-
-PROFILES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "profiles")
-
 
 _last: tuple[bytes, PolicyFile] | None = None
 """The file that was read last: start-up asks for it more than once, and reading costs milliseconds."""
@@ -35,12 +32,22 @@ def _load(raw: bytes, where: str) -> PolicyFile:
     except msgspec.ValidationError:
         from broker.policy_faults import faults_of_shape
 
-        raise PolicyFaults(where, faults_of_shape(table)) from None
+        raise _refusal(raw, where, faults_of_shape(table)) from None
     file = _with_profiles(file)
     faults = faults_of_meaning(file)
     if faults:
-        raise PolicyFaults(where, faults)
+        raise _refusal(raw, where, faults)
     return file
+
+
+def _refusal(raw: bytes, where: str, faults: list[str]) -> PolicyFaults:
+    """Return the faults in the order of their lines."""
+    from broker.policy_places import Lines  # only for a file that is refused
+
+    lines = Lines(raw.decode())
+    return PolicyFaults(
+        where, [f"{line}: {fault}" for line, fault in sorted((lines.of(f), f) for f in faults)]
+    )
 
 
 def _parse(raw: bytes, where: str) -> dict[str, object]:
@@ -55,16 +62,31 @@ def _parse(raw: bytes, where: str) -> dict[str, object]:
 
 
 def _with_profiles(file: PolicyFile) -> PolicyFile:
-    """Return `file` with the names and option sets of its profiles put on its own lists; its own win."""
+    """Return `file` with what its profiles bring: names and option sets on its own lists, where its own win; rules above them."""
     if not file.profile:
         return file
     allow = dict.fromkeys(file.commands.allow)
     options: dict[str, tuple[str, ...]] = {}
+    rules = file.rules
     for profile in file.profile.values():
         allow.update(dict.fromkeys(profile.allow))
         options.update(profile.options)
+        rules = _overlaid(rules, profile.rules)
     commands = msgspec.structs.replace(file.commands, allow=tuple(allow))
-    return msgspec.structs.replace(file, commands=commands, options={**options, **file.options})
+    return msgspec.structs.replace(file, commands=commands, options={**options, **file.options}, rules=rules)
+
+
+def _overlaid(below: dict[str, Rule], above: dict[str, Rule]) -> dict[str, Rule]:
+    """Return `below` with the rules `above` in place of those of the same name; one that only has subcommands lays them over."""
+    merged = dict(below)
+    for name, rule in above.items():
+        under = below.get(name)
+        if under is not None and rule == Rule(subcommand=rule.subcommand):
+            subcommand = _overlaid(under.subcommand, rule.subcommand)
+            merged[name] = msgspec.structs.replace(under, subcommand=subcommand)
+        else:
+            merged[name] = rule
+    return merged
 
 
 def faults_of_meaning(file: PolicyFile) -> list[str]:
@@ -93,7 +115,7 @@ def faults_of_meaning(file: PolicyFile) -> list[str]:
         Entry(name, f"[rules.{name}]", rule, sets, faults)
     faults += [
         f"tests.{number}.command: '': a command is expected"
-        for number, test in enumerate(file.tests)
+        for number, test in enumerate(file.tests, 1)
         if not test.command.strip()
     ]
     return faults
@@ -179,21 +201,3 @@ def expanded(names: tuple[str, ...]) -> list[str]:
         else:
             found.append(name)
     return found
-
-
-def profile_names() -> list[str]:
-    """Return the names of the profiles that ship."""
-    return sorted(entry.removesuffix(".toml") for entry in os.listdir(PROFILES) if entry.endswith(".toml"))
-
-
-def with_profiles(raw: bytes, names: list[str]) -> bytes:
-    """Return the policy `raw` with the profiles `names` written below it. Raises StartupError if that is no policy."""
-    texts = [raw]
-    for name in names:
-        if name not in profile_names():
-            raise StartupError(f"profile {name!r}: one of {', '.join(profile_names())} is expected")
-        with open(os.path.join(PROFILES, f"{name}.toml"), "rb") as file:
-            texts.append(file.read())
-    merged = b"\n".join(texts)
-    load(merged, "with profiles " + ", ".join(names))
-    return merged

@@ -56,8 +56,8 @@ class StartupError(Exception):
 
 
 class PolicyFaults(StartupError):
-    """All that is wrong with one policy file, on one line; `faults` has them one by one."""
+    """All that is wrong with one policy file, on one line; `faults` has them one by one, each as `LINE: what`."""
 
     def __init__(self, where: str, faults: list[str]) -> None:
-        super().__init__(f"policy {where}: " + "; ".join(faults))
+        super().__init__(f"policy {where}: " + "; ".join(f"line {fault}" for fault in faults))
         self.faults = faults

@@ -125,10 +125,15 @@ class Rule(_Table, frozen=True):
 
 
 class ProfileTable(_Table, frozen=True):
-    """`[profile.NAME]`, written by `init --profile NAME`: what comes on top of `[commands] allow` and `[options]`."""
+    """`[profile.NAME]`, written by `init --profile NAME`: what comes on top of `[commands] allow` and `[options]`.
+
+    `rules` stands in the place of the file's `[rules]`: a rule or subcommand that has a key of its own replaces the
+    one of that name, the others stay.
+    """
 
     allow: tuple[str, ...] = ()
     options: dict[str, tuple[str, ...]] = {}
+    rules: dict[str, Rule] = {}
 
 
 class Jail(_Table, frozen=True):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from broker import policy_file
+from broker import policy_profiles
 from tests.adversarial.cage import Seen
 from tests.adversarial.identity import HERE
 from tests.adversarial.policies import SHIPPED, quoted
@@ -33,7 +33,7 @@ def _policy() -> str:
     """The shipped policy with every profile, and for Rust with what a toolchain of rustup needs besides: its folder, and the
     linker that it brings.
     """
-    text = policy_file.with_profiles(SHIPPED.encode(), PROFILES).decode()
+    text = policy_profiles.with_profiles(SHIPPED.encode(), PROFILES).raw.decode()
     toolchain = _toolchain()
     if toolchain is None or toolchain == "/usr":
         return text

@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 
-from broker import arguments, completion_command, landlock, main, policy_file, service
+from broker import arguments, completion_command, landlock, main, policy_profiles, service
 from broker.audit_command import _parser as audit_parser
 from frontend import command_line
 from protocol.messages import ResultCode
@@ -190,7 +190,7 @@ def test_exit_statuses_are_those_of_the_code() -> None:
 
 def test_every_profile_is_named_in_the_readme() -> None:
     text = README.read_text(encoding="utf-8")
-    assert all(f"`{name}`" in text for name in policy_file.profile_names())
+    assert all(f"`{name}`" in text for name in policy_profiles.profile_names())
 
 
 def test_the_audit_commands_are_those_that_documents_name() -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from broker import policy_file
+from broker import policy_profiles
 from broker.policy_check import check
 from tests.support.gate import DEFAULT_POLICY, policy_over
 
@@ -67,7 +67,7 @@ def test_the_default_policy_is_warned_of_only_where_a_program_is_missing(tmp_pat
     ] == []
 
 
-@pytest.mark.parametrize("name", policy_file.profile_names())
+@pytest.mark.parametrize("name", policy_profiles.profile_names())
 def test_a_profile_is_warned_of_only_where_a_program_is_missing(tmp_path: Path, name: str) -> None:
-    raw = policy_file.with_profiles(DEFAULT_POLICY.read_bytes(), [name])
+    raw = policy_profiles.with_profiles(DEFAULT_POLICY.read_bytes(), [name]).raw
     assert [line for line in warnings(tmp_path, raw) if "not installed" not in line] == []

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from broker import policy_file
+from broker import policy_profiles
 from broker.describe import DESCRIPTION_BYTES
 from tests.support.gate import DEFAULT_POLICY, policy_over
 
@@ -51,7 +51,7 @@ def test_places_outside_the_jail_and_fixed_variables_are_not_described(tmp_path:
 
 
 def test_a_policy_with_all_profiles_still_names_every_program(tmp_path: Path) -> None:
-    raw = policy_file.with_profiles(DEFAULT_POLICY.read_bytes(), policy_file.profile_names())
+    raw = policy_profiles.with_profiles(DEFAULT_POLICY.read_bytes(), policy_profiles.profile_names()).raw
     policy = policy_over(tmp_path, raw)
     lines = policy.describe().splitlines()
     for name in policy.programs:

@@ -2,9 +2,9 @@
 
 import pytest
 
-from broker import policy_file
 from broker.policy_file import grants_writes, load, named_programs
 from broker.refusal import PolicyFaults, StartupError
+from broker.schema import Rule
 from tests.support.gate import DEFAULT_POLICY
 
 
@@ -13,7 +13,9 @@ def faults(text: str | bytes) -> list[str]:
         load(text.encode() if isinstance(text, str) else text, "p.toml")
     assert "\n" not in str(caught.value)
     if isinstance(caught.value, PolicyFaults):
-        return [f"policy p.toml: {fault}" for fault in caught.value.faults]
+        told = [f"line {fault}" for fault in caught.value.faults]
+        assert str(caught.value) == "policy p.toml: " + "; ".join(told)
+        return [f"policy p.toml: {fault}" for fault in told]
     return [str(caught.value)]
 
 
@@ -21,15 +23,31 @@ def faults(text: str | bytes) -> list[str]:
     ("text", "expected"),
     [
         ("x = 1", "x: unknown key; one of commands,"),
-        ("[commands]\nalow = []", "commands.alow: unknown key; one of allow, deny is expected"),
+        ("[commands]\nx = []", "line 2: commands.x: unknown key; one of allow, deny is expected"),
+        ("[commands]\nalow = []", "line 2: commands.alow: unknown key; allow is meant, perhaps"),
         ("[commands]\nallow = 'ls'", "commands.allow: 'ls': Expected `array`"),
-        ("[commands]\nallow = [1]", "commands.allow.0: 1: Expected `str`"),
+        ("[commands]\nallow = [1]", "commands.allow.1: 1: Expected `str`"),
         ("commands = 1", "commands: 1: a table is expected"),
         ("[limits]\ntimeout_s = 0", "limits.timeout_s: 0: Expected `float` > 0.0"),
         ("[rules.ls]\nwrites = 'yes'", "rules.ls.writes: 'yes': Expected `bool`"),
         ("[rules.git.subcommand.log]\nwrite = true", "rules.git.subcommand.log.write: unknown key"),
-        ("[[tests]]\ncommand = 'ls'", "tests.0.expect: missing"),
-        ("[containment]\nmode = 'of'", "containment.mode: 'of': Invalid enum value"),
+        ("[[tests]]\ncommand = 'ls'", "line 1: tests.1.expect: missing ('ls')"),
+        (
+            "[[tests]]\ncommand = 'ls'\nexpect = 'deny'\n\n[[tests]]\ncommand = 'cat a'\nexpect = 'maybe'",
+            "line 7: tests.2.expect: 'maybe': 'allow' or 'deny' is expected ('cat a')",
+        ),
+        (
+            "[[tests]]\ncommand = 'ls'\nexpect = 'deny'\n[[tests]]\ncommand = ' '\nexpect = 'deny'",
+            "line 5: tests.2.command: '': a command is expected",
+        ),
+        (
+            "[containment]\nmode = 'of'",
+            "line 2: containment.mode: 'of': 'required' or 'best-effort' or 'off' is expected",
+        ),
+        (
+            "[redaction]\nextra_patterns = [{ name = 'x', regx = '(' , regex = 'a' }]",
+            "line 2: redaction.extra_patterns.1.regx: unknown key; regex is meant, perhaps ('x')",
+        ),
         (
             "[commands]\nallow = ['a b']",
             "commands.allow: 'a b': a program's name or absolute path is expected",
@@ -91,6 +109,38 @@ def test_a_fault_is_told_with_file_key_value_and_expectation(text: str | bytes, 
     assert expected in told[0]
 
 
+BEFORE = r"""# [[tests]]
+metacharacters = "unquoted" # = [
+[commands]
+allow = [
+  'ls', # ]
+  'a]b',
+]
+[environment]
+set = { A = '''
+[rules.ls]
+''', B = "\"\n[" }
+[[tests]]
+command = '''
+a
+[rules.ls.limits]'''
+expect = "deny"
+"""
+
+
+def test_a_fault_is_told_with_its_line_whatever_stands_before_it() -> None:
+    (told,) = faults(f"{BEFORE}[rules . ls]\n\n writes=1\n[rules.'ls'.limits]\ncpu_s = 5\n")
+    assert told == "policy p.toml: line 19: rules.ls.writes: 1: Expected `bool`, got `int`"
+
+
+def test_the_faults_of_a_file_are_told_in_the_order_of_their_lines() -> None:
+    told = faults(
+        "[commands]\nallow = ['g']\n[rules.g]\n[rules.g.subcommand.b]\noperands = ['q']\n\nallow_options = ['y']\n"
+        "[rules.h]\n[[tests]]\ncommand = ''\nexpect = 'deny'\n"
+    )
+    assert [fault.split(": ")[1] for fault in told] == [f"line {line}" for line in (5, 7, 8, 10)]
+
+
 def test_all_faults_of_shape_are_told_at_once() -> None:
     told = faults("x = 1\ny = 2\n[commands]\nallow = [1, 2]\n[rules.ls]\nz = 1\n[[tests]]\nexpect = 1")
     assert len(told) == 7
@@ -112,21 +162,37 @@ def test_deeply_nested_lists_are_a_fault() -> None:
     assert "p.toml" in faults(b"x = " + b"[" * 100_000)[0]
 
 
-@pytest.mark.parametrize("name", policy_file.profile_names())
-def test_each_profile_can_be_added_to_the_default_policy(name: str) -> None:
-    merged = policy_file.with_profiles(DEFAULT_POLICY.read_bytes(), [name])
-    assert merged.startswith(DEFAULT_POLICY.read_bytes())
-    assert set(load(merged, "p").commands.allow) >= set(load(merged, "p").profile[name].allow)
+OVER = b"""
+[commands]
+allow = ["g"]
+[rules.g]
+arguments_before = ["--safe"]
+[rules.g.subcommand.list]
+allow_options = ["-v"]
+[rules.g.subcommand.show]
+[profile.more.rules.g.subcommand.list]
+writes = true
+[profile.more.rules.g.subcommand.new]
+operands = ["text"]
+"""
 
 
-def test_all_profiles_together_can_be_added() -> None:
-    policy_file.with_profiles(DEFAULT_POLICY.read_bytes(), policy_file.profile_names())
+def test_the_rules_of_a_profile_replace_those_of_the_same_name_and_leave_the_others() -> None:
+    rule = load(OVER, "p").rules["g"]
+    assert rule.arguments_before == ("--safe",)
+    assert set(rule.subcommand) == {"list", "show", "new"}
+    assert rule.subcommand["list"] == Rule(writes=True)
+    assert grants_writes(load(OVER, "p"))
 
 
-@pytest.mark.parametrize("name", ["nope", "../policy", ""])
-def test_an_unknown_profile_is_refused_by_name(name: str) -> None:
-    with pytest.raises(StartupError, match="git-write, go, make, node, python, rust"):
-        policy_file.with_profiles(b"", [name])
+def test_a_rule_of_a_profile_that_says_something_itself_replaces_all_of_the_one_below() -> None:
+    rule = load(OVER + b"[profile.more.rules.g]\noptions_first = true\n", "p").rules["g"]
+    assert (rule.arguments_before, set(rule.subcommand)) == ((), {"list", "new"})
+
+
+def test_a_fault_in_a_rule_of_a_profile_is_told_with_its_own_line() -> None:
+    (told,) = faults(OVER + b"[profile.more.rules.h]\n")
+    assert told.startswith(f"policy p.toml: line {OVER.count(10) + 1}: rules.h: 'h' is on no list")
 
 
 def test_writes_of_a_subcommand_count_as_writes() -> None:

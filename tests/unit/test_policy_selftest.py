@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from broker import policy_file
+from broker import policy_profiles
 from tests.support.gate import DEFAULT_POLICY, policy_over
 
 HEAD = "[commands]\nallow = ['ls', 'not-installed-anywhere']\n"
@@ -46,7 +46,7 @@ def test_a_hostile_jail_cannot_make_the_default_policys_tests_fail(tmp_path: Pat
 
 
 def test_the_tests_of_the_default_policy_and_of_all_profiles_hold(tmp_path: Path) -> None:
-    raw = policy_file.with_profiles(DEFAULT_POLICY.read_bytes(), policy_file.profile_names())
+    raw = policy_profiles.with_profiles(DEFAULT_POLICY.read_bytes(), policy_profiles.profile_names()).raw
     policy = policy_over(tmp_path, raw)
     assert len(policy.file.tests) > 60
     assert policy.self_test() == []

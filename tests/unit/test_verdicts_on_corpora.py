@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from broker import policy_file
+from broker import policy_profiles
 from broker.jail import Jail
 from broker.policy import Policy
 from broker.refusal import Refusal
@@ -79,7 +79,7 @@ def judged(policy: Policy, row: Row) -> tuple[bool, str]:
 
 
 def with_all_profiles() -> bytes:
-    return policy_file.with_profiles(DEFAULT_POLICY.read_bytes(), policy_file.profile_names())
+    return policy_profiles.with_profiles(DEFAULT_POLICY.read_bytes(), policy_profiles.profile_names()).raw
 
 
 class Verdict(NamedTuple):

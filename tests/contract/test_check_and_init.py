@@ -1,0 +1,108 @@
+"""`check` and `init` as an operator meets them: what they print, and what they leave on disk."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.support.command import EX_CONFIG, Ended, run_cli
+from tests.support.place import POLICY, Place
+
+USAGE = 2
+
+
+def check(place: Place, text: str) -> Ended:
+    place.policy.write_text(text)
+    return run_cli(place, "check")
+
+
+def test_check_names_each_fault_with_file_and_line(place: Place) -> None:
+    ended = check(place, '[commands]\nallow = ["ls", "a b"]\n\n[[tests]]\ncommand = ""\nexpect = "allow"\n')
+    assert (ended.status, ended.stdout) == (EX_CONFIG, "")
+    assert ended.stderr.splitlines() == [
+        f"{place.policy}:2: commands.allow: 'a b': a program's name or absolute path is expected",
+        f"{place.policy}:5: tests.1.command: '': a command is expected",
+    ]
+
+
+def test_check_finds_a_pattern_with_which_no_server_would_start(place: Place) -> None:
+    ended = check(place, f'{POLICY}\n[redaction]\nextra_patterns = [{{ name = "x", regex = "(" }}]\n')
+    line = POLICY.count("\n") + 3
+    assert ended.status == EX_CONFIG
+    assert ended.stderr.startswith(f"{place.policy}:{line}: redaction.extra_patterns: x: ")
+
+
+@pytest.fixture
+def own(place: Place) -> Path:
+    """A policy of the user's own, edited since `init` wrote it."""
+    assert run_cli(place, "init").status == 0
+    path = place.folder / "config" / "hardened-terminal-mcp" / "policy.toml"
+    path.write_text(path.read_text() + '\n[profile.folders]\nallow = ["mkdir"]\n[rules.mkdir]\nwrites = true')
+    path.chmod(0o640)
+    return path
+
+
+def test_a_profile_is_added_below_a_policy_that_was_edited(place: Place, own: Path) -> None:
+    before = own.read_bytes()
+    ended = run_cli(place, "init", "--profile", "git-write")
+    assert (ended.status, ended.stderr) == (0, "")
+    assert own.read_bytes().startswith(before)
+    assert own.stat().st_mode & 0o777 == 0o640
+    assert os.listdir(own.parent) == ["policy.toml"]
+    added = own.read_bytes()
+    for command in ("git add readme.txt", "mkdir new"):
+        assert run_cli(place, "explain", command, HTMCP_POLICY_FILE=str(own)).status == 0
+    assert "already" in run_cli(place, "init", "--profile", "git-write").stdout
+    assert own.read_bytes() == added
+
+
+def test_a_profile_that_cannot_be_added_leaves_the_policy_as_it_was(place: Place, own: Path) -> None:
+    own.write_text(own.read_text() + "\n[rules.make]\nwrites = true\n[profile.x]\nallow = ['make']\n")
+    before = own.read_bytes()
+    ended = run_cli(place, "init", "--profile", "make")
+    assert (ended.status, ended.stdout) == (EX_CONFIG, "")
+    assert "[rules.make] is in it already" in ended.stderr
+    assert own.read_bytes() == before
+    assert os.listdir(own.parent) == ["policy.toml"]
+
+
+def test_a_policy_that_is_a_link_stays_one_when_a_profile_is_added(place: Place, own: Path) -> None:
+    real = place.folder / "dotfiles.toml"
+    own.rename(real)
+    own.symlink_to(real)
+    assert run_cli(place, "init", "--profile", "make").status == 0
+    assert own.is_symlink()
+    assert "[profile.make]" in real.read_text()
+
+
+def test_an_approved_policy_has_to_be_approved_again_once_a_profile_was_added(
+    place: Place, own: Path
+) -> None:
+    assert run_cli(place, "trust", str(own)).status == 0
+    assert f"trust {own}" in run_cli(place, "init", "--profile", "make").stdout
+
+
+def test_force_writes_the_policy_anew_with_its_profiles_and_keeps_the_old_one(
+    place: Place, own: Path
+) -> None:
+    before = own.read_bytes()
+    assert run_cli(place, "init", "--force", "--profile", "make").status == 0
+    assert b"folders" not in own.read_bytes()
+    assert b"[profile.make]" in own.read_bytes()
+    assert own.with_suffix(".toml.bak").read_bytes() == before
+
+
+@pytest.mark.parametrize("option", [["--profile", "make"], ["--force"]])
+def test_a_client_together_with_what_writes_is_refused_and_says_what_to_do(
+    place: Place, option: list[str]
+) -> None:
+    ended = run_cli(place, "init", "--client", "claude", *option)
+    assert (ended.status, ended.stdout) == (USAGE, "")
+    assert f"hardened-terminal-mcp init {' '.join(option)}" in ended.stderr
+    assert not (place.folder / "config").exists()
+
+
+def test_an_unknown_profile_is_wrong_usage_and_the_known_ones_are_named(place: Place) -> None:
+    ended = run_cli(place, "init", "--profile", "pyton")
+    assert ended.status == USAGE
+    assert "'python'" in ended.stderr
