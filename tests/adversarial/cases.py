@@ -7,9 +7,10 @@ it comes from.
 import json
 import shlex
 import shutil
-import subprocess
 from pathlib import Path
 from typing import Any, NamedTuple, Self
+
+from tests.support.repository import begin, git
 
 DATA = Path(__file__).parent / "data"
 
@@ -82,27 +83,6 @@ BASE_FILES = {
     "data.json": '{"name": "alpha", "sizes": [1, 2]}\n',
 }
 
-_GIT = (
-    "git",
-    "-c",
-    "safe.directory=*",
-    "-c",
-    "user.name=A Person",
-    "-c",
-    "user.email=person@example.org",
-    "-c",
-    "init.defaultBranch=main",
-)
-
-
-def git(folder: Path, *arguments: str) -> str:
-    """Run git in `folder` as its author would, with no setting of this machine. Returns what it printed."""
-    environment = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/nonexistent", "GIT_CONFIG_NOSYSTEM": "1"}
-    done = subprocess.run(
-        [*_GIT, *arguments], cwd=folder, env=environment, check=True, timeout=30, capture_output=True
-    )
-    return done.stdout.decode()
-
 
 def build_template(folder: Path) -> None:
     """Fill `folder` with the base fixture: a repository with one commit, a tag, a branch and a changed file."""
@@ -110,9 +90,7 @@ def build_template(folder: Path) -> None:
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(content)
-    git(folder, "init", "--quiet", "--template=")
-    git(folder, "add", "--all")
-    git(folder, "commit", "--quiet", "--message", "Begin the project")
+    begin(folder)
     git(folder, "tag", "v1.0")
     git(folder, "branch", "feature")
     with (folder / "README.md").open("a") as file:

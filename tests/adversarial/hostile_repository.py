@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.adversarial.cases import git
+from tests.support.repository import git
 
 Trap = Callable[[Path, Path], None]
 TRAPS: dict[str, Trap] = {}

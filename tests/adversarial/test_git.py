@@ -11,9 +11,9 @@ import pytest
 
 from tests.adversarial import policies
 from tests.adversarial.cage import Cage
-from tests.adversarial.cases import git
 from tests.adversarial.hostile_repository import TRAPS, UNREADABLE
 from tests.adversarial.identity import Identity
+from tests.support.repository import git
 
 COMMANDS = (
     "git status",

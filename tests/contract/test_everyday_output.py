@@ -1,7 +1,6 @@
 """Everyday commands give what the same argv gives without us, byte for byte: run through the real broker and bare."""
 
 import json
-import os
 import shlex
 import shutil
 import socket
@@ -15,6 +14,7 @@ import pytest
 
 from broker.terminal import Terminal
 from protocol.client import BrokerClient
+from tests.support.repository import begin, git
 from tests.unit.test_verdicts_on_corpora import DATA, REFUSED_EVERYDAY, lay_out
 
 Row = dict[str, Any]
@@ -23,7 +23,7 @@ BOUND_S = 30.0
 MOVING = {"date", "df", "du", "env", "printenv", "shuf", "stat", "uptime"}
 """Of these the exit status is compared: what they print is the time, the user, the machine, or when a file was read."""
 
-GIT = ("git", "-c", "user.name=Ada", "-c", "user.email=ada@example.com")
+DATED = {"GIT_AUTHOR_DATE": "2024-01-01T00:00:00Z", "GIT_COMMITTER_DATE": "2024-01-01T00:00:00Z"}
 
 
 def rows() -> list[Row]:
@@ -42,33 +42,25 @@ def installed(row: Row) -> bool:
     )
 
 
-def git(jail: Path, *arguments: str) -> None:
-    dated = {
-        **os.environ,
-        "GIT_AUTHOR_DATE": "2024-01-01T00:00:00Z",
-        "GIT_COMMITTER_DATE": "2024-01-01T00:00:00Z",
-    }
-    subprocess.run([*GIT, *arguments], cwd=jail, check=True, capture_output=True, timeout=BOUND_S, env=dated)
-
-
 def append(jail: Path, name: str, line: str) -> None:
     with (jail / name).open("a") as file:
         file.write(line + "\n")
 
 
+def commit(jail: Path, name: str, line: str, message: str) -> None:
+    append(jail, name, line)
+    git(jail, "commit", "-q", "-am", message, **DATED)
+
+
 def repository(folder: Path) -> Path:
     fixture = json.loads((DATA / "benign_fixture.json").read_text())
     jail = lay_out(folder / "jail", fixture["files"])
-    git(jail, "init", "-q", "-b", "main", ".")
-    git(jail, "add", "-A")
-    git(jail, "commit", "-q", "-m", "First commit")
+    begin(jail, **DATED)
     git(jail, "tag", "v1.0")
     git(jail, "branch", "feature")
-    append(jail, "src/app/utils.py", "# loaded once")
-    git(jail, "commit", "-q", "-am", "Fix config loading")
-    git(jail, "tag", "-a", "v1.1", "-m", "release 1.1")
-    append(jail, "docs/guide.md", "Notes on types.")
-    git(jail, "commit", "-q", "-am", "Add guide type notes")
+    commit(jail, "src/app/utils.py", "# loaded once", "Fix config loading")
+    git(jail, "tag", "-a", "v1.1", "-m", "release 1.1", **DATED)
+    commit(jail, "docs/guide.md", "Notes on types.", "Add guide type notes")
     append(jail, "README.md", "One more line.")
     append(jail, "docs/index.rst", "Another line.")
     git(jail, "add", "docs/index.rst")

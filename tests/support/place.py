@@ -7,9 +7,10 @@ setting of the person who runs the tests reaches the command, but a secret does,
 import functools
 import os
 import secrets
-import subprocess
 import tempfile
 from pathlib import Path
+
+from tests.support import repository
 
 POLICY = (Path(__file__).parent / "policy.toml").read_text(encoding="utf-8")
 """The policy of most tests. Tables that it lacks can be added after it, keys without a table before it."""
@@ -17,15 +18,6 @@ POLICY = (Path(__file__).parent / "policy.toml").read_text(encoding="utf-8")
 CANARY_NAME = "DEPLOY_PASSPHRASE"
 """A variable of the command's environment that no child may ever see."""
 
-_GIT = (
-    "git",
-    "-c",
-    "user.name=A Person",
-    "-c",
-    "user.email=person@example.org",
-    "-c",
-    "init.defaultBranch=main",
-)
 _SCRIPTS = Path(__file__).parent / "programs"
 
 
@@ -39,16 +31,9 @@ def _repository() -> dict[str, bytes]:
         (root / "src" / "main.py").write_text("print('hello')\n")
         for script in _SCRIPTS.iterdir():
             (root / script.name).write_bytes(script.read_bytes())
-        _git(root, "init", "--quiet", "--template=")
-        _git(root, "add", "--all")
-        _git(root, "commit", "--quiet", "--message", "Begin the project")
+        repository.begin(root)
         files = (path for path in root.rglob("*") if path.is_file())
         return {str(path.relative_to(root)): path.read_bytes() for path in files}
-
-
-def _git(folder: Path, *arguments: str) -> None:
-    nowhere = {"PATH": os.environ["PATH"], "HOME": str(folder), "GIT_CONFIG_NOSYSTEM": "1"}
-    subprocess.run([*_GIT, *arguments], cwd=folder, env=nowhere, check=True, timeout=30)
 
 
 class Place:
