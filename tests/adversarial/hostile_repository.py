@@ -96,6 +96,12 @@ def _hooks(jail: Path, outside: Path) -> None:
         "post-index-change",
         "pre-auto-gc",
         "reference-transaction",
+        "prepare-commit-msg",
+        "commit-msg",
+        "post-commit",
+        "pre-merge-commit",
+        "post-merge",
+        "post-rewrite",
         "fsmonitor-watchman",
     )
     for folder in (jail / ".git" / "hooks", jail / "hooks"):
@@ -150,16 +156,19 @@ def _promised(jail: Path, outside: Path) -> None:
     )(jail, outside)
 
 
+def _without_repository(jail: Path) -> Path:
+    shutil.rmtree(jail / ".git")
+    return jail / ".git"
+
+
 @trap("a .git file that points outside", fatal=True)
 def _git_file(jail: Path, outside: Path) -> None:
-    shutil.rmtree(jail / ".git")
-    (jail / ".git").write_text(f"gitdir: {outside}/repository.git\n")
+    _without_repository(jail).write_text(f"gitdir: {outside}/repository.git\n")
 
 
 @trap("a .git link that points outside", fatal=True)
 def _git_link(jail: Path, outside: Path) -> None:
-    shutil.rmtree(jail / ".git")
-    (jail / ".git").symlink_to("../outside/repository.git")
+    _without_repository(jail).symlink_to("../outside/repository.git")
 
 
 @trap("a common folder outside", fatal=True)

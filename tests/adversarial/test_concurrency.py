@@ -3,11 +3,12 @@
 import os
 import shutil
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from protocol.messages import CommandResult
 from tests.adversarial.cage import Cage
 from tests.adversarial.calls import Calls
 from tests.adversarial.identity import Identity
@@ -81,10 +82,16 @@ def test_one_call_cannot_reach_another(calls: Calls) -> None:
     assert not os.path.exists(folder)
 
 
-def test_the_end_of_one_call_leaves_the_others_daemons_alone(calls: Calls) -> None:
+def _start_daemons(calls: Calls) -> tuple[int, str]:
+    """Start a call that stays with its daemons; return it and their marker."""
     marker = processes.unique_seconds()
     held = calls.start(f"python3 daemon.py stay {marker}")
     eventually(lambda: len(processes.marked(marker)) >= 4, "daemons")
+    return held, marker
+
+
+def test_the_end_of_one_call_leaves_the_others_daemons_alone(calls: Calls) -> None:
+    held, marker = _start_daemons(calls)
     assert calls.run("python3 -c 'print(1)'").stdout == "1\n"
     assert len(processes.marked(marker)) >= 4
     calls.cancel(held)
@@ -92,50 +99,47 @@ def test_the_end_of_one_call_leaves_the_others_daemons_alone(calls: Calls) -> No
     processes.wait_until_nothing_left(marker)
 
 
-def test_daemons_die_with_the_end_of_their_call(calls: Calls) -> None:
+def _outlived_by_nothing(calls: Calls, how: str) -> CommandResult:
+    """Run a call that leaves daemons behind; return its end after theirs."""
     marker = processes.unique_seconds()
-    answer = calls.run(f"python3 daemon.py leave {marker}")
-    assert (answer.code, answer.stdout) == ("OK", "left\n")
+    answer = calls.run(f"python3 daemon.py {how} {marker}")
+    assert answer.stdout == "left\n", answer
     processes.wait_until_nothing_left(marker)
+    return answer
+
+
+def test_daemons_die_with_the_end_of_their_call(calls: Calls) -> None:
+    assert _outlived_by_nothing(calls, "leave").code == "OK"
 
 
 def test_a_call_ends_though_a_child_holds_its_output(calls: Calls) -> None:
-    marker = processes.unique_seconds()
-    answer = calls.run(f"python3 daemon.py hold {marker}")
-    assert (answer.code, answer.stdout) == ("OK", "left\n")
+    answer = _outlived_by_nothing(calls, "hold")
+    assert answer.code == "OK"
     assert answer.duration_ms < 5_000
-    processes.wait_until_nothing_left(marker)
 
 
 def test_daemons_die_at_the_timeout(brief_calls: Calls) -> None:
-    marker = processes.unique_seconds()
-    answer = brief_calls.run(f"python3 daemon.py stay {marker}")
-    assert (answer.code, answer.stdout) == ("TIMEOUT", "left\n"), answer
-    processes.wait_until_nothing_left(marker)
+    assert _outlived_by_nothing(brief_calls, "stay").code == "TIMEOUT"
 
 
 def test_daemons_die_when_their_call_is_cancelled(calls: Calls) -> None:
-    marker = processes.unique_seconds()
-    held = calls.start(f"python3 daemon.py stay {marker}")
-    eventually(lambda: len(processes.marked(marker)) >= 4, "daemons")
+    held, marker = _start_daemons(calls)
     calls.cancel(held)
     assert calls.result(held).exit_code is None
     processes.wait_until_nothing_left(marker)
 
 
-def test_daemons_die_when_the_frontend_goes_away(identity: Identity) -> None:
+def _die_with(identity: Identity, end: Callable[[Cage], None]) -> None:
+    """Let `end` end a broker whose command has daemons, and see them die."""
     with _prepared(POLICY, identity) as cage:
-        marker = processes.unique_seconds()
-        Calls(cage.client).start(f"python3 daemon.py stay {marker}")
-        eventually(lambda: len(processes.marked(marker)) >= 4, "daemons")
-        cage.hang_up()
+        _, marker = _start_daemons(Calls(cage.client))
+        end(cage)
         processes.wait_until_nothing_left(marker)
+
+
+def test_daemons_die_when_the_frontend_goes_away(identity: Identity) -> None:
+    _die_with(identity, Cage.hang_up)
 
 
 def test_daemons_die_with_the_broker_when_it_is_killed(identity: Identity) -> None:
-    with _prepared(POLICY, identity) as cage:
-        marker = processes.unique_seconds()
-        Calls(cage.client).start(f"python3 daemon.py stay {marker}")
-        eventually(lambda: len(processes.marked(marker)) >= 4, "daemons")
-        os.kill(cage.pid, signal.SIGKILL)
-        processes.wait_until_nothing_left(marker)
+    _die_with(identity, lambda cage: os.kill(cage.pid, signal.SIGKILL))

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from broker import policy_profiles
 from tests.adversarial import policies
 from tests.adversarial.cage import Cage
 from tests.adversarial.hostile_repository import TRAPS, UNREADABLE
@@ -51,6 +52,29 @@ MORE_COMMANDS = (
     "git config --list --show-origin",
     "git var GIT_EDITOR",
 )
+
+
+WRITING_COMMANDS = (
+    "git add --all",
+    "git commit -q -m more",
+    "git branch new feature",
+    "git branch -v",
+    "git tag -a v1 -m text",
+    "git tag v2 HEAD",
+    "git merge feature",
+    "git merge --abort",
+    "git cherry-pick feature",
+    "git cherry-pick --continue",
+    "git cherry-pick --abort",
+    "git revert HEAD",
+    "git revert --abort",
+    "git stash -u",
+    "git stash list -p",
+    "git stash show -p",
+    "git stash pop",
+    "git checkout feature",
+)
+"""What the profile git-write lets git change: nothing of it may start anything but git."""
 
 
 class Hostile(Cage):
@@ -107,6 +131,26 @@ def test_a_hostile_repository_springs_no_trap_under_the_shipped_policy(shipped: 
             assert not seen.traces, (command, seen)
     finally:
         shipped.restore(changed=True)
+
+
+@pytest.fixture(scope="module")
+def writing(least_identity: Identity) -> Iterator[Cage]:
+    policy = policy_profiles.with_profiles(policies.SHIPPED.encode(), ["git-write"]).raw.decode()
+    with Hostile(policy, least_identity) as cage:
+        yield cage
+
+
+@pytest.mark.parametrize("name", TRAPS)
+def test_a_hostile_repository_springs_no_trap_where_git_may_write(writing: Cage, name: str) -> None:
+    _set_trap(writing, name)
+    try:
+        for command in WRITING_COMMANDS:
+            seen = writing.run(command, programs=("git",))
+            assert seen.result.code != "POLICY_DENIED", (command, seen)
+            assert not seen.failed, (command, seen)
+            assert not seen.traces, (command, seen)
+    finally:
+        writing.restore(changed=True)
 
 
 @pytest.mark.parametrize("name", TRAPS)

@@ -178,22 +178,22 @@ def write_anothers_memory(t: Targets) -> None:
     assert ours
 
 
-@attack(ordinary=("worked", "EPERM"))
-def take_anothers_descriptor(t: Targets) -> None:
-    pidfd = os.pidfd_open(t["decoy"])
+def _take_descriptor(t: Targets, whose: str, fd: int) -> None:
+    pidfd = os.pidfd_open(t[whose])
     try:
-        os.close(call(t, "pidfd_getfd", pidfd, 0, 0))
+        os.close(call(t, "pidfd_getfd", pidfd, fd, 0))
     finally:
         os.close(pidfd)
+
+
+@attack(ordinary=("worked", "EPERM"))
+def take_anothers_descriptor(t: Targets) -> None:
+    _take_descriptor(t, "decoy", 0)
 
 
 @attack(ordinary="EPERM")
 def take_the_brokers_descriptor(t: Targets) -> None:
-    pidfd = os.pidfd_open(t["broker"])
-    try:
-        os.close(call(t, "pidfd_getfd", pidfd, 2, 0))
-    finally:
-        os.close(pidfd)
+    _take_descriptor(t, "broker", 2)
 
 
 @attack(ordinary=("worked", "EPERM"))
