@@ -13,23 +13,11 @@ import pytest
 
 from broker.audit import Trail
 from broker.refusal import AuditUnavailable, StartupError
-from protocol.messages import ResultCode
-from tests.support.opened_trail import a_call, open_trail, records, result, run, verified
+from tests.support.opened_trail import open_trail, records, refused, run, verified
 
 Fault = Callable[[Path], None]
 ADMIN_PATH = "/usr/sbin:/sbin:/usr/bin:/bin"
 EXT4_IOC_SHUTDOWN = 0x8004587D  # linux/ext4.h: _IOR('X', 125, __u32)
-
-
-def _refused(trail: Trail) -> bool:
-    call = a_call("touch canary")
-    try:
-        trail.sync(trail.attempt(call))
-    except AuditUnavailable as refusal:
-        with pytest.raises(AuditUnavailable):
-            trail.outcome(call, result(ResultCode.AUDIT_UNAVAILABLE, refusal.reason))
-        return True
-    return False
 
 
 def _mounted(kind: list[str], folder: Path) -> None:
@@ -135,7 +123,7 @@ def test_a_disk_that_breaks_under_the_trail(tmp_path: Path, fail_mode: str, faul
         trail = open_trail(disk / "audit.jsonl", warned.append, fail_mode=fail_mode)
         run(trail)
         fault(disk)
-        assert _refused(trail) == (fail_mode == "closed")
+        assert refused(trail) == (fail_mode == "closed")
         assert any(said in line for line in warned)
         trail.close()
 

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from broker.audit import Trail
+from broker.audit_record import Call
 from broker.refusal import AuditUnavailable, StartupError
 from protocol.messages import ResultCode
-from tests.support.opened_trail import CALM, a_call, open_trail, records, result, run, verified
+from tests.support.opened_trail import CALM, a_call, open_trail, records, refused, result, run, verified
 
 Fault = Callable[[Path], None]
 
@@ -91,25 +92,14 @@ FAULTS = [
 ]
 
 
-def _refused(trail: Trail) -> bool:
-    call = a_call("touch canary")
-    try:
-        trail.sync(trail.attempt(call))
-    except AuditUnavailable as refusal:
-        with pytest.raises(AuditUnavailable):
-            trail.outcome(call, result(ResultCode.AUDIT_UNAVAILABLE, refusal.reason))
-        return True
-    return False
-
-
 @pytest.mark.parametrize("fault", FAULTS)
 def test_the_next_command_is_refused_when_the_trail_fails_closed(path: Path, fault: Fault) -> None:
     said: list[str] = []
     trail = open_trail(path, said.append)
     run(trail)
     fault(path)
-    assert _refused(trail)
-    assert _refused(trail)
+    assert refused(trail)
+    assert refused(trail)
     with pytest.raises(AuditUnavailable):
         trail.outcome(a_call(tool="explain_command"), CALM)
     assert len([line for line in said if str(path) in line]) == 1
@@ -141,17 +131,24 @@ def test_a_reason_names_no_path_outside_the_jail(path: Path) -> None:
     trail.close()
 
 
+@contextmanager
+def _away(path: Path) -> Iterator[Path]:
+    """Take the trail away, and put it back after the block."""
+    away = path.rename(path.with_name("away"))
+    yield away
+    away.rename(path)
+
+
 @pytest.mark.parametrize("fail_mode", ["closed", "open"])
 def test_a_trail_that_is_put_back_goes_on_and_records_the_gap(path: Path, fail_mode: str) -> None:
     trail = open_trail(path, fail_mode=fail_mode)
     run(trail)
-    path.rename(path.with_name("away"))
-    for _ in range(2):
-        if fail_mode == "closed":
-            assert _refused(trail)
-        else:
-            run(trail)
-    path.with_name("away").rename(path)
+    with _away(path):
+        for _ in range(2):
+            if fail_mode == "closed":
+                assert refused(trail)
+            else:
+                run(trail)
     run(trail)
     trail.close()
     gap = records(path)[2]
@@ -164,13 +161,12 @@ def test_a_trail_that_is_put_back_goes_on_and_records_the_gap(path: Path, fail_m
 def test_a_trail_that_was_changed_while_it_was_away_is_not_gone_on_with(path: Path) -> None:
     trail = open_trail(path)
     run(trail)
-    path.rename(path.with_name("away"))
-    assert _refused(trail)
-    changed = path.with_name("away").read_bytes()
-    with path.with_name("away").open("r+b") as file:
-        file.write(changed[:-10] + b"0" * 7 + changed[-3:])
-    path.with_name("away").rename(path)
-    assert _refused(trail)
+    with _away(path) as away:
+        assert refused(trail)
+        changed = away.read_bytes()
+        with away.open("r+b") as file:
+            file.write(changed[:-10] + b"0" * 7 + changed[-3:])
+    assert refused(trail)
     trail.close()
 
 
@@ -184,18 +180,24 @@ def test_a_record_of_the_right_number_that_does_not_continue_the_chain(path: Pat
     trail = open_trail(path)
     with path.open("ab") as file:
         file.write(other.read_bytes().splitlines(keepends=True)[2])
-    assert _refused(trail)
+    assert refused(trail)
     trail.close()
+
+
+@contextmanager
+def _outcome_owed(trail: Trail, path: Path) -> Iterator[Call]:
+    """The trail is away when a command ends; it is put back after the block."""
+    call = a_call("make all")
+    trail.sync(trail.attempt(call))
+    with _away(path):
+        trail.outcome(call, CALM)
+        yield call
 
 
 def test_an_outcome_that_cannot_be_written_is_kept_until_it_can(path: Path) -> None:
     trail = open_trail(path)
-    call = a_call("make all")
-    trail.sync(trail.attempt(call))
-    path.rename(path.with_name("away"))
-    trail.outcome(call, CALM)
-    assert _refused(trail)
-    path.with_name("away").rename(path)
+    with _outcome_owed(trail, path):
+        assert refused(trail)
     run(trail)
     trail.close()
     assert [r.get("event") or r["record_type"] for r in records(path)] == [
@@ -210,23 +212,16 @@ def test_an_outcome_that_cannot_be_written_is_kept_until_it_can(path: Path) -> N
 
 def test_an_outcome_that_is_still_owed_is_written_at_the_end(path: Path) -> None:
     trail = open_trail(path)
-    call = a_call("make all")
-    trail.attempt(call)
-    path.rename(path.with_name("away"))
-    trail.outcome(call, CALM)
-    path.with_name("away").rename(path)
+    with _outcome_owed(trail, path):
+        pass
     trail.close()
     assert [r.get("code") for r in records(path)] == [None, None, "OK"]
 
 
 def test_an_outcome_that_was_never_written_is_closed_at_the_next_start(path: Path) -> None:
     trail = open_trail(path)
-    call = a_call("make all")
-    trail.attempt(call)
-    path.rename(path.with_name("away"))
-    trail.outcome(call, CALM)
-    trail.close()
-    path.with_name("away").rename(path)
+    with _outcome_owed(trail, path) as call:
+        trail.close()
     open_trail(path).close()
     assert [(r["event_id"], r["code"]) for r in records(path)[1:]] == [(call.event_id, "INTERNAL_ERROR")]
 
@@ -245,7 +240,7 @@ def test_a_limit_on_file_size_leaves_no_half_record(path: Path) -> None:
     trail = open_trail(path)
     run(trail)
     with _file_size_limit(path.stat().st_size + 100):
-        assert _refused(trail)
+        assert refused(trail)
         assert verified(path).torn_bytes == 0
     run(trail)
     trail.close()
@@ -259,7 +254,7 @@ def test_a_device_that_is_always_full(path: Path) -> None:
     full = os.open("/dev/full", os.O_WRONLY)
     kept = os.dup(trail._chain._file.fd)
     os.dup2(full, trail._chain._file.fd)
-    assert _refused(trail)
+    assert refused(trail)
     os.dup2(kept, trail._chain._file.fd)
     run(trail)
     for fd in (full, kept):
@@ -288,7 +283,7 @@ def test_a_disk_that_fails_to_sync_refuses_the_command_and_the_next(path: Path) 
     with pytest.raises(AuditUnavailable, match="error"):
         trail.sync(position)
     trail.outcome(call, result(ResultCode.AUDIT_UNAVAILABLE))
-    assert _refused(trail)
+    assert refused(trail)
     commit._sync = os.fdatasync
     with pytest.raises(AuditUnavailable):
         trail.sync(position)

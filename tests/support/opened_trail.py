@@ -13,6 +13,7 @@ from broker.audit_reading import sources_of
 from broker.audit_record import Call
 from broker.audit_rotation import rotated_files
 from broker.audit_verify import Verdict, verify
+from broker.refusal import AuditUnavailable
 from protocol.messages import CommandResult, ResultCode
 
 POLICY = "5" * 64
@@ -64,6 +65,18 @@ def run(trail: Trail, command: str = "ls -l") -> Call:
     call.stdout_bytes, call.stderr_bytes = 12, 0
     trail.outcome(call, CALM)
     return call
+
+
+def refused(trail: Trail) -> bool:
+    """Try to run a command; return whether the trail refused it, and its outcome too."""
+    call = a_call("touch canary")
+    try:
+        trail.sync(trail.attempt(call))
+    except AuditUnavailable as refusal:
+        with pytest.raises(AuditUnavailable):
+            trail.outcome(call, result(ResultCode.AUDIT_UNAVAILABLE, refusal.reason))
+        return True
+    return False
 
 
 def files_of(path: Path) -> list[str]:
