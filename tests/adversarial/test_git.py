@@ -145,7 +145,7 @@ def test_a_hostile_repository_springs_no_trap_where_git_may_write(writing: Cage,
     _set_trap(writing, name)
     try:
         for command in WRITING_COMMANDS:
-            seen = writing.run(command, programs=("git",))
+            seen = writing.run(command, programs=("git", "/usr/lib/git-core/git"))
             assert seen.result.code != "POLICY_DENIED", (command, seen)
             assert not seen.failed, (command, seen)
             assert not seen.traces, (command, seen)

@@ -64,8 +64,37 @@ def test_git_write_commits_branches_and_stashes(workshop: Workshop) -> None:
     workshop.put({"new.txt": "other\n"})
     _work(workshop, "git stash push -m later")
     assert "later" in _work(workshop, "git reflog show stash").result.stdout
+    assert "later" in _work(workshop, "git stash list").result.stdout
+    _work(workshop, "git stash pop")
+    _work(workshop, "git stash")
+    _work(workshop, "git stash drop")
     _work(workshop, "git switch -q -c topic")
     _work(workshop, "git checkout -q feature")
+
+
+def test_git_write_merges_picks_reverts_and_names(workshop: Workshop) -> None:
+    with (workshop.jail / ".git" / "config").open("a") as file:
+        file.write(_PERSON)
+    for branch in ("one", "two"):
+        _work(workshop, f"git branch {branch} main")
+        _work(workshop, f"git switch -q {branch}")
+        workshop.put({f"{branch}.txt": "new\n"})
+        _work(workshop, "git add --all")
+        _work(workshop, f"git commit -q -m 'Add {branch}'")
+    _work(workshop, "git merge one")
+    assert "Merge branch 'one'" in _work(workshop, "git log --format=%s -1").result.stdout
+    _work(workshop, "git merge --no-ff -m again main")
+    _work(workshop, "git revert HEAD -m 1 --no-edit")
+    assert not (workshop.jail / "one.txt").exists()
+    _work(workshop, "git switch -q main")
+    _work(workshop, "git cherry-pick two~2")
+    _work(workshop, "git tag -a v1 -m 'The first'")
+    _work(workshop, "git tag v2")
+    assert _work(workshop, "git tag -l 'v*'").result.stdout == "v1\nv2\n"
+    _work(workshop, "git tag -d v2")
+    _work(workshop, "git branch -m one three")
+    _work(workshop, "git branch -D three")
+    assert "two" in _work(workshop, "git branch -v").result.stdout
 
 
 _GO = {
