@@ -134,8 +134,18 @@ def test_node_runs_tests_and_scripts(workshop: Workshop) -> None:
 
 def test_python_runs_unit_tests(workshop: Workshop) -> None:
     test = "import unittest\n\n\nclass Sum(unittest.TestCase):\n    def test_sum(self):\n        self.assertEqual(1 + 1, 2)\n"
-    workshop.put({"test_sum.py": test})
-    assert "OK" in _work(workshop, "python3 -m unittest -v").result.stderr
+    workshop.put(
+        {"test_sum.py": test, "more/test_more.py": test, "more/check_sum.py": test, "more/__init__.py": ""}
+    )
+    for command in (
+        "python3 -m unittest -v",
+        "python3 -W error -m unittest test_sum.Sum.test_sum",
+        "python3 -m unittest discover -s more",
+        "python3 -m unittest discover --start-directory more -t . --pattern 'check_*.py'",
+    ):
+        ended = _work(workshop, command).result.stderr
+        assert "Ran 1 test" in ended
+        assert ended.endswith("OK\n")
 
 
 def test_rust_builds_and_tests(workshop: Workshop) -> None:
