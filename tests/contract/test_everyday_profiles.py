@@ -138,7 +138,7 @@ def test_python_runs_unit_tests(workshop: Workshop) -> None:
         {"test_sum.py": test, "more/test_more.py": test, "more/check_sum.py": test, "more/__init__.py": ""}
     )
     for command in (
-        "python3 -m unittest -v",
+        "python3 -m unittest -v test_sum",
         "python3 -W error -m unittest test_sum.Sum.test_sum",
         "python3 -m unittest discover -s more",
         "python3 -m unittest discover --start-directory more -t . --pattern 'check_*.py'",
