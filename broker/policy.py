@@ -38,6 +38,9 @@ _INSTEAD = {
     "sh": "no shell is available; give the commands one by one",
 }
 
+FEW = 20
+"""So many programs a refusal names without another word."""
+
 
 class Listed(NamedTuple):
     """A command whose program is on the allow list and on no deny list."""
@@ -82,14 +85,23 @@ class Policy:
             return Listed(name, argv, self.entry(name))
         if "/" in name:
             raise denied(
-                "a program is called by its name alone, not by a path", "[commands] allow", self._names()
+                "a program is called by its name alone, not by a path",
+                "[commands] allow",
+                self._names(os.path.basename(name)),
             )
-        raise denied(
-            f"{shown(name)} is not on the allow list", "[commands] allow", _INSTEAD.get(name, self._names())
-        )
+        instead = _INSTEAD.get(name) or self._names(name)
+        raise denied(f"{shown(name)} is not on the allow list", "[commands] allow", instead)
 
-    def _names(self) -> str:
-        return "allowed: " + " ".join(self.programs)
+    def _names(self, untrusted_name: str) -> str:
+        """Return which programs are allowed, those first that `untrusted_name` was perhaps meant to be."""
+        from broker.nearest import nearest  # no command that is allowed pays for it
+
+        near = nearest(untrusted_name, self.programs)
+        rest = " ".join(name for name in self.programs if name not in near)
+        if len(self.programs) <= FEW:
+            return "allowed: " + " ".join([*near, rest])
+        meant = f"meant, perhaps: {' '.join(near)}; " if near else ""
+        return f"{meant}{len(self.programs)} programs are allowed, the tool's description names them: {rest}"
 
     def entry(self, name: str) -> Entry:
         """Return the compiled rule of a listed program; one without a rule may have any arguments beneath the jail."""

@@ -199,12 +199,17 @@ class Entry:
         name = words[taken]
         if name not in self.subcommand_names:
             what = f"{self.name}: subcommand {shown(name)} is not allowed"
-            raise denied(what, self.place, self.rule.instead.get(name, self._names()))
+            raise denied(what, self.place, self.rule.instead.get(name) or self._names(name))
         inner = self.subcommand(name).judge(words[taken + 1 :], first_index + taken + 1)
         return Judged(before + words[: taken + 1] + inner.words, paths + inner.paths, [self, *inner.entries])
 
-    def _names(self) -> str:
-        return "allowed: " + ", ".join(self.subcommand_names)
+    def _names(self, untrusted_name: str = "") -> str:
+        """Return the subcommands, those first that `untrusted_name` was perhaps meant to be."""
+        from broker.nearest import nearest  # no command that is allowed pays for it
+
+        near = nearest(untrusted_name, self.subcommand_names)
+        rest = [name for name in self.subcommand_names if name not in near]
+        return "allowed: " + ", ".join([*near, *rest])
 
     def _check_options(self, reading: Reading, *, required: bool = True) -> list[Word]:
         self._denied.check_given(reading.given, self._table.options if self._table else {})
