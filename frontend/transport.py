@@ -118,11 +118,11 @@ class Output:
     ) -> None:
         self._fd = fd
         self._loop = loop
-        self._on_broken = on_broken
-        self._on_drained = on_drained
         self._waiting: deque[memoryview] = deque()
-        self._broken = False
         self.pending_bytes = 0
+        self._on_drained = on_drained
+        self._on_broken = on_broken
+        self._broken = False
         kind = os.fstat(fd).st_mode
         self._is_pipe = stat.S_ISFIFO(kind)
         # Only a pipe or a socket can make us wait for a reader; the flag is on the open file description, which

@@ -86,15 +86,6 @@ class ExplainRequest(Request, frozen=True, tag="explain"):
     command: Command
 
 
-class MalformedRequest(Request, frozen=True, tag="malformed"):
-    """A tool call whose arguments were no `RunRequest`: audited and answered with PARSE_ERROR, so that no call is lost."""
-
-    id: RequestId
-    tool: Tool
-    arguments: Annotated[str, Meta(max_length=PROBLEM_CHARACTERS)]
-    problem: Annotated[str, Meta(max_length=PROBLEM_CHARACTERS)]
-
-
 class CancelRequest(Request, frozen=True, tag="cancel"):
     """Kill the run with this id. Its `Result` still comes; an id that is done or unknown is ignored."""
 
@@ -107,6 +98,15 @@ class DescribeRequest(Request, frozen=True, tag="describe"):
     id: RequestId
 
 
+class MalformedRequest(Request, frozen=True, tag="malformed"):
+    """A tool call whose arguments were no `RunRequest`: audited and answered with PARSE_ERROR, so that no call is lost."""
+
+    id: RequestId
+    tool: Tool
+    arguments: Annotated[str, Meta(max_length=PROBLEM_CHARACTERS)]
+    problem: Annotated[str, Meta(max_length=PROBLEM_CHARACTERS)]
+
+
 class Reply(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="type"):
     """Broker to frontend."""
 
@@ -117,12 +117,6 @@ class Welcome(Reply, frozen=True, tag="welcome"):
     version: int
     programs: tuple[str, ...]
     in_flight: int
-
-
-class Refusal(Reply, frozen=True, tag="refusal"):
-    """The last frame before the broker closes a connection whose frontend broke the protocol."""
-
-    reason: str
 
 
 class Result(Reply, frozen=True, tag="result"):
@@ -147,6 +141,12 @@ class Description(Reply, frozen=True, tag="description"):
     id: RequestId
     text: str
     programs: tuple[str, ...]
+
+
+class Refusal(Reply, frozen=True, tag="refusal"):
+    """The last frame before the broker closes a connection whose frontend broke the protocol."""
+
+    reason: str
 
 
 AnyRequest = HelloRequest | RunRequest | ExplainRequest | MalformedRequest | CancelRequest | DescribeRequest

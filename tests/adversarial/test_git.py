@@ -4,17 +4,18 @@ outside is read. Twice: under the policy that ships, and with the gate open, whe
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
 from broker import policy_profiles
+from protocol.messages import CommandResult
 from tests.adversarial import policies
 from tests.adversarial.cage import Cage
 from tests.adversarial.hostile_repository import TRAPS, UNREADABLE
 from tests.adversarial.identity import Identity
-from tests.support.repository import git
+from tests.support.repository import begin, git
 
 COMMANDS = (
     "git status",
@@ -90,9 +91,7 @@ class Hostile(Cage):
         work = self.base / "scratch" / "work"
         work.mkdir()
         (work / "a.txt").write_text(self.canary + "\n")
-        git(work, "init", "--quiet", "--template=")
-        git(work, "add", "--all")
-        git(work, "commit", "--quiet", "--message", self.canary)
+        begin(work, self.canary)
         git(work, "clone", "--quiet", "--bare", "--template=", ".", str(repository))
         (repository / "refs" / "heads" / "main").write_text(git(work, "rev-parse", "HEAD"))
 
@@ -121,18 +120,6 @@ def open_gate(least_identity: Identity) -> Iterator[Cage]:
         yield cage
 
 
-@pytest.mark.parametrize("name", TRAPS)
-def test_a_hostile_repository_springs_no_trap_under_the_shipped_policy(shipped: Cage, name: str) -> None:
-    _set_trap(shipped, name)
-    try:
-        for command in COMMANDS:
-            seen = shipped.run(command, programs=("git",))
-            assert not seen.failed, (command, seen)
-            assert not seen.traces, (command, seen)
-    finally:
-        shipped.restore(changed=True)
-
-
 @pytest.fixture(scope="module")
 def writing(least_identity: Identity) -> Iterator[Cage]:
     policy = policy_profiles.with_profiles(policies.SHIPPED.encode(), ["git-write"]).raw.decode()
@@ -140,42 +127,44 @@ def writing(least_identity: Identity) -> Iterator[Cage]:
         yield cage
 
 
-@pytest.mark.parametrize("name", TRAPS)
-def test_a_hostile_repository_springs_no_trap_where_git_may_write(writing: Cage, name: str) -> None:
-    _set_trap(writing, name)
+def _tried(cage: Cage, name: str, commands: Iterable[str], *programs: str) -> list[CommandResult]:
+    """Run the commands in a repository with that trap; each leaves no trace. Returns what was said to each."""
+    _set_trap(cage, name)
+    results = []
     try:
-        for command in WRITING_COMMANDS:
-            seen = writing.run(command, programs=("git", "/usr/lib/git-core/git"))
-            assert seen.result.code != "POLICY_DENIED", (command, seen)
+        for command in commands:
+            seen = cage.run(command, programs=("git", *programs))
             assert not seen.failed, (command, seen)
             assert not seen.traces, (command, seen)
+            results.append(seen.result)
     finally:
-        writing.restore(changed=True)
+        cage.restore(changed=True)
+    return results
+
+
+@pytest.mark.parametrize("name", TRAPS)
+def test_a_hostile_repository_springs_no_trap_under_the_shipped_policy(shipped: Cage, name: str) -> None:
+    _tried(shipped, name, COMMANDS)
+
+
+@pytest.mark.parametrize("name", TRAPS)
+def test_a_hostile_repository_springs_no_trap_where_git_may_write(writing: Cage, name: str) -> None:
+    results = _tried(writing, name, WRITING_COMMANDS, "/usr/lib/git-core/git")
+    assert "POLICY_DENIED" not in {result.code for result in results}, results
 
 
 @pytest.mark.parametrize("name", TRAPS)
 def test_a_hostile_repository_springs_no_trap_with_the_gate_open(open_gate: Cage, name: str) -> None:
-    _set_trap(open_gate, name)
-    try:
-        for command in (*COMMANDS, *MORE_COMMANDS):
-            seen = open_gate.run(command, programs=("git",))
-            assert not seen.failed, (command, seen)
-            assert not seen.traces, (command, seen)
-    finally:
-        open_gate.restore(changed=True)
+    _tried(open_gate, name, (*COMMANDS, *MORE_COMMANDS))
 
 
 @pytest.mark.parametrize("name", [name for name in TRAPS if name not in UNREADABLE])
 def test_everyday_git_works_in_a_hostile_repository_under_the_shipped_policy(
     shipped: Cage, name: str
 ) -> None:
-    _set_trap(shipped, name)
-    try:
-        for command in ("git log --oneline", "git status --short", "git ls-files", "git diff"):
-            seen = shipped.run(command, programs=("git",))
-            assert (seen.result.code, seen.result.exit_code) == ("OK", 0), (command, seen)
-    finally:
-        shipped.restore(changed=True)
+    everyday = ("git log --oneline", "git status --short", "git ls-files", "git diff")
+    for result in _tried(shipped, name, everyday):
+        assert (result.code, result.exit_code) == ("OK", 0), result
 
 
 def test_everyday_git_works_in_a_repository_with_a_submodule(shipped: Cage) -> None:
@@ -183,12 +172,7 @@ def test_everyday_git_works_in_a_repository_with_a_submodule(shipped: Cage) -> N
         inner = shipped.jail / "inner"
         inner.mkdir()
         (inner / "file.txt").write_text("before\n")
-        for arguments in (
-            ["init", "--quiet", "--template="],
-            ["add", "--all"],
-            ["commit", "--quiet", "--message", "Begin"],
-        ):
-            git(inner, *arguments)
+        begin(inner)
         git(shipped.jail, "-c", "advice.addEmbeddedRepo=false", "add", "inner")
         (inner / "file.txt").write_text("after\n")
 

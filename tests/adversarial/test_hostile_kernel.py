@@ -10,7 +10,7 @@ import pytest
 
 from tests.adversarial import policies
 from tests.adversarial.cage import Cage
-from tests.adversarial.cases import GATE_ALONE, HOSTILE, Case
+from tests.adversarial.cases import HOSTILE, Case
 from tests.adversarial.identity import IDENTITIES, Identity
 from tests.adversarial.policies import MISSING
 
@@ -40,9 +40,6 @@ def _insist_on_the_layers(cage: Cage) -> None:
 
 @pytest.mark.parametrize("case", HOSTILE, ids=lambda case: case.id)
 def test_a_hostile_command_escapes_nowhere_with_the_gate_open(cage: Cage, case: Case) -> None:
-    seen = cage.run_case(case, case.spellings[-1])
-    assert not seen.failed, seen
-    assert not seen.traces, seen
-    assert seen.refused == (case.id in GATE_ALONE), seen
+    seen = cage.hold(case)
     assert seen.ran or seen.refused or not cage.watched or seen.result.code == "EXECUTOR_ERROR", seen
     assert seen.result.code != "EXECUTOR_ERROR" or case.program in MISSING, seen

@@ -10,7 +10,7 @@ import pytest
 
 from tests.adversarial import policies
 from tests.adversarial.cage import Cage
-from tests.adversarial.cases import GATE_ALONE, HOSTILE, Case
+from tests.adversarial.cases import HOSTILE, Case
 from tests.adversarial.identity import Identity
 from tests.adversarial.policies import MISSING
 
@@ -40,8 +40,5 @@ ACTIVE = [
 
 @pytest.mark.parametrize("case", ACTIVE, ids=lambda case: case.id)
 def test_a_hostile_command_with_every_right_stays_in_the_jail(cage: Cage, case: Case) -> None:
-    seen = cage.run_case(case, case.spellings[-1])
-    assert not seen.failed, seen
-    assert not seen.traces, seen
-    assert seen.refused == (case.id in GATE_ALONE), seen
+    seen = cage.hold(case)
     assert seen.ran or seen.refused or not cage.watched, f"nothing ran: {seen}"

@@ -24,6 +24,19 @@ class Act(NamedTuple):
     pid: int
 
 
+def _decoded(block: bytes) -> Iterator[Act]:
+    while block:
+        length, _, _, _, mask, fd, pid = _EVENT.unpack_from(block)
+        block = block[length:]
+        if mask & _OVERFLOW:
+            raise AssertionError("the kernel's queue of events overflowed: something was not seen")
+        path = os.readlink(f"/proc/self/fd/{fd}")
+        os.close(fd)
+        for kind, bit in (("ran", _OPEN_EXEC), ("wrote", _MODIFY), ("opened", _OPEN), ("read", _ACCESS)):
+            if mask & bit:
+                yield Act(kind, path.removesuffix(_UNLINKED), pid)
+
+
 class Witness:
     """Reads and empties one group's queue."""
 
@@ -41,19 +54,6 @@ class Witness:
             while block := os.read(self._fd, _BUFFER_BYTES):
                 found.update(dict.fromkeys(_decoded(block)))
         return list(found)
-
-
-def _decoded(block: bytes) -> Iterator[Act]:
-    while block:
-        length, _, _, _, mask, fd, pid = _EVENT.unpack_from(block)
-        block = block[length:]
-        if mask & _OVERFLOW:
-            raise AssertionError("the kernel's queue of events overflowed: something was not seen")
-        path = os.readlink(f"/proc/self/fd/{fd}")
-        os.close(fd)
-        for kind, bit in (("ran", _OPEN_EXEC), ("wrote", _MODIFY), ("opened", _OPEN), ("read", _ACCESS)):
-            if mask & bit:
-                yield Act(kind, path.removesuffix(_UNLINKED), pid)
 
 
 def is_loader(path: str) -> bool:

@@ -40,9 +40,9 @@ def installed(folder: Path, jail: Path) -> list[Server]:
     for name, version in PYTHON_PEERS.items():
         program = _with_uv(folder / name, name, version)
         environment = {**common, **settings[name]}
-        servers.append(Server(name, (program,), environment, jail, calls[name]))
+        servers.append(Server(name, jail, (program,), environment, calls[name]))
     program = _with_npm(folder / NODE_PEER)
-    servers.append(Server(NODE_PEER, (program,), common, jail, one_string))
+    servers.append(Server(NODE_PEER, jail, (program,), common, one_string))
     return servers
 
 

@@ -18,9 +18,9 @@ class Server(NamedTuple):
     """How a server is started, and the parameters of the `tools/call` that has it run `echo hi`."""
 
     name: str
+    cwd: Path
     argv: tuple[str, ...]
     environment: Mapping[str, str]
-    cwd: Path
     call: Message
 
 

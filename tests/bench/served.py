@@ -27,7 +27,7 @@ def server(place: Place, **changes: str | None) -> Server:
     """Return the MCP server of a place."""
     environment = place.environment(**changes)
     call = {"name": "run_command", "arguments": {"command": ECHO}}
-    return Server("ours", (COMMAND,), environment, place.folder, call)
+    return Server("ours", place.folder, (COMMAND,), environment, call)
 
 
 class Broker:

@@ -138,37 +138,35 @@ def test_run_redacts_what_it_prints(place: Place) -> None:
     assert "[REDACTED:github_token]" in ended.stderr
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_a_run_that_is_interrupted_leaves_nothing_behind(place: Place, number: signal.Signals) -> None:
-    seconds = unique_seconds()
-    with subprocess.Popen(
-        [COMMAND, "run", f"sh ignore_signals.sh {seconds}"],
+def started(place: Place, command: str) -> subprocess.Popen[bytes]:
+    """Start a run with pipes for what it prints, and no input."""
+    return subprocess.Popen(
+        [COMMAND, "run", command],
         env=place.environment(),
         cwd=place.folder,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-    ) as process:
+    )
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_run_that_is_interrupted_leaves_nothing_behind(place: Place, number: signal.Signals) -> None:
+    seconds = unique_seconds()
+    with started(place, f"sh ignore_signals.sh {seconds}") as process:
         wait_until_running(seconds)
-        started = descendants(process.pid)
+        living = descendants(process.pid)
         process.send_signal(number)
         _, untrusted_stderr = process.communicate(timeout=10)
     assert process.returncode != 0
     assert b"Traceback" not in untrusted_stderr
     wait_until_nothing_left(seconds)
-    eventually(lambda: not any(map(alive, started)), "no descendant of the command")
+    eventually(lambda: not any(map(alive, living)), "no descendant of the command")
 
 
 def test_a_reader_that_goes_away_ends_a_run_without_a_traceback(place: Place) -> None:
     (place.jail / "long.txt").write_text("x\n" * 9_000)
-    with subprocess.Popen(
-        [COMMAND, "run", "cat long.txt"],
-        env=place.environment(),
-        cwd=place.folder,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    ) as process:
+    with started(place, "cat long.txt") as process:
         assert process.stdout
         process.stdout.close()
         assert process.stderr

@@ -33,8 +33,8 @@ def git(folder: Path, *arguments: str, **variables: str) -> str:
     return done.stdout.decode()
 
 
-def begin(folder: Path, **variables: str) -> None:
+def begin(folder: Path, message: str = "Begin the project", **variables: str) -> None:
     """Make `folder` a repository whose first commit holds all that is there."""
     git(folder, "init", "--quiet", "--template=")
     git(folder, "add", "--all")
-    git(folder, "commit", "--quiet", "--message", "Begin the project", **variables)
+    git(folder, "commit", "--quiet", "--message", message, **variables)

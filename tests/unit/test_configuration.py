@@ -69,19 +69,16 @@ def test_a_policy_that_is_a_fifo_is_refused_without_waiting_for_a_writer(environ
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
-def test_a_policy_that_another_group_may_write_is_refused(environ: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    ("owner", "mode", "said"), [(0, 0o664, "group 12345 may write"), (12345, 0o644, "owned by user 12345")]
+)
+def test_a_policy_that_another_group_or_user_may_write_is_refused(
+    environ: dict[str, str], owner: int, mode: int, said: str
+) -> None:
     here()
-    os.chown("policy.toml", 0, 12345)
-    os.chmod("policy.toml", 0o664)
-    with pytest.raises(StartupError, match="group 12345 may write"):
-        configuration.find_policy(environ)
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
-def test_a_policy_of_another_user_is_refused(environ: dict[str, str]) -> None:
-    here()
-    os.chown("policy.toml", 12345, 12345)
-    with pytest.raises(StartupError, match="owned by user 12345"):
+    os.chown("policy.toml", owner, 12345)
+    os.chmod("policy.toml", mode)
+    with pytest.raises(StartupError, match=said):
         configuration.find_policy(environ)
 
 

@@ -385,23 +385,8 @@ git push
 """.strip().splitlines()
 
 
-@pytest.mark.parametrize("command", STARTS_A_PROGRAM)
-def test_what_starts_a_program_is_refused(policy: Policy, command: str) -> None:
-    refusal(policy, command)
-
-
-@pytest.mark.parametrize("command", WRITES)
-def test_what_writes_is_refused(policy: Policy, command: str) -> None:
-    refusal(policy, command)
-
-
-@pytest.mark.parametrize("command", LEADS_OUT)
-def test_what_leads_out_of_the_jail_or_follows_links_is_refused(policy: Policy, command: str) -> None:
-    refusal(policy, command)
-
-
-@pytest.mark.parametrize("command", WAITS_OR_WASTES)
-def test_what_never_ends_or_claims_everything_is_refused(policy: Policy, command: str) -> None:
+@pytest.mark.parametrize("command", [*STARTS_A_PROGRAM, *WRITES, *LEADS_OUT, *WAITS_OR_WASTES])
+def test_what_starts_programs_writes_leads_out_or_never_ends_is_refused(policy: Policy, command: str) -> None:
     refusal(policy, command)
 
 

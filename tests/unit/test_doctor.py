@@ -51,10 +51,7 @@ def test_a_kernel_without_layers_is_no_place_for_required(found: Facts) -> None:
 def test_best_effort_says_each_missing_layer(found: Facts) -> None:
     said: list[str] = []
     in_force = canary.layers_in_force("best-effort", said.append)
-    assert not (in_force.files)
-    assert not (in_force.filters)
-    assert not (in_force.scoped)
-    assert not (in_force.asks)
+    assert not any((in_force.files, in_force.filters, in_force.scoped, in_force.asks))
     assert len(said) == len(canary.MISSING)
     assert all("WARNING" in line for line in said)
 
@@ -78,7 +75,5 @@ def test_with_everything_there_is_nothing_to_say(found: Facts) -> None:
 def test_off_is_loud(found: Facts) -> None:
     said: list[str] = []
     in_force = canary.layers_in_force("off", said.append)
-    assert not (in_force.files)
-    assert not (in_force.filters)
-    assert in_force.scoped
+    assert (in_force.files, in_force.filters, in_force.scoped) == (False, False, True)
     assert any("OFF" in line for line in said)

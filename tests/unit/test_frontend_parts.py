@@ -14,13 +14,6 @@ from tests.fake_broker import FakeBroker
 BOUND_S = 10
 
 
-@pytest.fixture
-def loop():
-    made = asyncio.SelectorEventLoop()
-    yield made
-    made.close()
-
-
 def run(loop, coroutine):
     return loop.run_until_complete(asyncio.wait_for(coroutine, BOUND_S))
 

@@ -262,31 +262,27 @@ def test_beside_denied_options_all_others_pass(policy: Policy) -> None:
         permitted(policy, command)
 
 
+def with_rule(jail: Path, program: str, rule: str) -> Policy:
+    """Return a policy that allows one program under one rule."""
+    return policy_over(jail, f"[commands]\nallow = ['{program}']\n[rules.{program}]\n{rule}")
+
+
 def test_deny_wins_over_allow_for_options_too(jail: Path) -> None:
-    policy = policy_over(
-        jail,
-        "[commands]\nallow = ['ls']\n[rules.ls]\nallow_options = ['-l', '-a, --all']\ndeny_options = ['-a']",
-    )
+    policy = with_rule(jail, "ls", "allow_options = ['-l', '-a, --all']\ndeny_options = ['-a']")
     permitted(policy, "ls -l")
     for command in ("ls -a", "ls -la", "ls --all"):
         refusal(policy, command)
 
 
 def test_single_dash_programs_have_their_denied_options_found_with_either_dash(jail: Path) -> None:
-    policy = policy_over(
-        jail,
-        "[commands]\nallow = ['find']\n[rules.find]\noption_style = 'single-dash'\ndeny_options = ['-exec']",
-    )
+    policy = with_rule(jail, "find", "option_style = 'single-dash'\ndeny_options = ['-exec']")
     permitted(policy, "find . -name x -executable")
     for command in ("find . -exec x", "find . --exec x", "find -- -exec x", "find . -exec=x"):
         refusal(policy, command)
 
 
 def test_required_options_are_required(jail: Path) -> None:
-    policy = policy_over(
-        jail,
-        "[commands]\nallow = ['ls']\n[rules.ls]\nallow_options = ['-n, --num', '-l']\nrequire_options = ['--num']",
-    )
+    policy = with_rule(jail, "ls", "allow_options = ['-n, --num', '-l']\nrequire_options = ['--num']")
     permitted(policy, "ls -ln")
     assert "only with --num" in refusal(policy, "ls -l")
 
@@ -334,9 +330,7 @@ def test_an_empty_policy_denies_everything(jail: Path) -> None:
 
 
 def test_no_word_may_begin_with_what_reads_further_words_from_a_file(jail: Path) -> None:
-    policy = policy_over(
-        jail, "[commands]\nallow = ['ls']\n[rules.ls]\nallow_options = ['-I=text']\nno_word_begins_with = '@'"
-    )
+    policy = with_rule(jail, "ls", "allow_options = ['-I=text']\nno_word_begins_with = '@'")
     permitted(policy, "ls ./@a -I x@")
     for command in ("ls @a", "ls -I @a", "ls -- @a"):
         assert "./@" in refusal(policy, command)

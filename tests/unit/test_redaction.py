@@ -193,14 +193,8 @@ def _armoured(kind: str, lines: int = 8) -> list[str]:
     return ["-----BEGIN " + kind + "-----", *_body(lines), "-----END " + kind + "-----"]
 
 
-KINDS = [
-    "PRIVATE KEY",
-    "RSA PRIVATE KEY",
-    "EC PRIVATE KEY",
-    "OPENSSH PRIVATE KEY",
-    "ENCRYPTED PRIVATE KEY",
-    "PGP PRIVATE KEY BLOCK",
-]
+KINDS = [f"{whose}PRIVATE KEY" for whose in ("", "RSA ", "EC ", "OPENSSH ", "ENCRYPTED ")]
+KINDS.append("PGP PRIVATE KEY BLOCK")
 
 
 @pytest.mark.parametrize("kind", KINDS)

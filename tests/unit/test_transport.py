@@ -13,13 +13,6 @@ BOUND_S = 10
 
 
 @pytest.fixture
-def loop():
-    made = asyncio.SelectorEventLoop()
-    yield made
-    made.close()
-
-
-@pytest.fixture
 def pipe():
     ends = os.pipe()
     yield ends
