@@ -288,7 +288,7 @@ class Call:
         stdout, stderr = job.stdout.close(), job.stderr.close()
         ended = verdict.code is ResultCode.OK
         if ended and (job.stdout.truncated or job.stderr.truncated):
-            verdict = Verdict(ResultCode.OUTPUT_TRUNCATED)
+            verdict = Verdict(ResultCode.OUTPUT_TRUNCATED, cut_reason(job))
         return Completed(
             code=verdict.code,
             exit_code=self._exit_code if ended else None,
@@ -304,6 +304,18 @@ class Call:
     def _close(fds: list[int]) -> None:
         while fds:
             os.close(fds.pop())
+
+
+def cut_reason(job: Job) -> str:
+    """Return which stream was cut, where, and the key of the policy that says so."""
+    limits = job.permitted.limits
+    streams = (("stdout", job.stdout, limits.stdout_bytes), ("stderr", job.stderr, limits.stderr_bytes))
+    cut = [
+        f"{name} was cut at {limit_bytes} of {stream.total_bytes} bytes (limits.{name}_bytes)"
+        for name, stream, limit_bytes in streams
+        if stream.truncated
+    ]
+    return "; ".join([*cut, job.permitted.reason])
 
 
 class Reader:

@@ -203,9 +203,7 @@ def show_text(verb: str, result: Message) -> int:
     write(1, str(result.get("stdout")).encode())
     # What we say begins its own line, though the command may not have ended its last one.
     write(2, (stderr + "\n" if code != "OK" and stderr and not stderr.endswith("\n") else stderr).encode())
-    if code == "OUTPUT_TRUNCATED":
-        tell(f"{code}: the output is longer than the policy's limit and was cut")
-    elif code != "OK":
+    if code != "OK":
         tell(f"{code}: {reason}")
     return exit_status(result)
 

@@ -37,6 +37,8 @@ def test_standard_output_is_capped(client: SdkClient, long_file: str) -> None:
     answer = client.run(f"cat {long_file}")
     assert answer.code == "OUTPUT_TRUNCATED"
     assert STDOUT_BYTES // 2 < len(answer.stdout.encode()) <= STDOUT_BYTES
+    assert f"stdout was cut at {STDOUT_BYTES} of " in answer.policy_reason
+    assert "(limits.stdout_bytes); allowed by " in answer.policy_reason
 
 
 def test_standard_error_is_capped(client: SdkClient, long_file: str) -> None:
@@ -44,6 +46,9 @@ def test_standard_error_is_capped(client: SdkClient, long_file: str) -> None:
     answer = client.run(f"sh tell_stderr.sh {long_file}")
     assert answer.code == "OUTPUT_TRUNCATED"
     assert STDERR_BYTES // 2 < len(answer.stderr.encode()) <= STDERR_BYTES
+    assert answer.policy_reason.startswith(f"stderr was cut at {STDERR_BYTES} of ")
+    assert "limits.stderr_bytes" in answer.policy_reason
+    assert "stdout" not in answer.policy_reason
 
 
 def test_a_character_is_never_cut_in_two_at_the_cap(client: SdkClient) -> None:

@@ -72,11 +72,7 @@ def test_explain_sends_an_explain(broker):
         ("OK,255", 255, None),
         ("OK,-9", 137, None),
         ("OK,-15", 143, None),
-        (
-            "OUTPUT_TRUNCATED,3",
-            3,
-            "OUTPUT_TRUNCATED: the output is longer than the policy's limit and was cut",
-        ),
+        ("OUTPUT_TRUNCATED,3", 3, "OUTPUT_TRUNCATED: because"),
         ("TIMEOUT,", 124, "TIMEOUT: because"),
         ("TIMEOUT,-9", 124, "TIMEOUT: because"),
         ("POLICY_DENIED,", 126, "POLICY_DENIED: because"),
