@@ -107,11 +107,6 @@ def _parsed(arguments: list[str]) -> tuple[str, ...]:
 def _mcp_frontend() -> tuple[str, ...]:
     from broker import frontend_process
 
-    if os.isatty(0) and os.isatty(2):  # a person, who would otherwise wait for something to happen
-        print(
-            "serving MCP on this terminal, as clients start it; Ctrl-D ends it, --help says more",
-            file=sys.stderr,
-        )
     return frontend_process.python_frontend(frontend_process.MCP_SERVER)
 
 

@@ -109,8 +109,11 @@ class Status:
         elapsed_s = monotonic() - self._started_s
         if self.shown and elapsed_s >= QUIET_S:
             self._visible = True
-            line = f"\r\x1b[K{NAME}: running, {elapsed_s:.0f} s, {self._written_bytes} bytes of output; Ctrl-C kills it"
-            write(2, line.encode())
+            line = (
+                f"{NAME}: running, {elapsed_s:.0f} s, {self._written_bytes} bytes of output; Ctrl-C kills it"
+            )
+            # a line that wraps could not be drawn over
+            write(2, b"\r\x1b[K" + line[: os.get_terminal_size(2).columns - 1].encode())
 
     def clear(self) -> None:
         """Leave no trace of the line."""
