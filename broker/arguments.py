@@ -52,14 +52,49 @@ exit status: the frontend's with -- PROGRAM, else 0; 76 a frontend broke the pro
 def read(arguments: list[str], others: dict[str, str]) -> argparse.Namespace:
     """Return what the command line says. Ends the process with status 2 if it cannot be read."""
     top = parser(others)
+    if arguments and not arguments[0].startswith("-"):
+        _check_name(top, arguments[0], ["serve", "run", "explain", *others])
     options, unknown = top.parse_known_args(arguments)
     if unknown and options.name in ("run", "explain"):
-        top.error(
-            f'the command is one word, in quotes, as in: {options.name} "ls -l"; not known: {" ".join(unknown)}'
-        )
+        options.parser.error(_meant(options, arguments, unknown))
     if unknown:
         top.error(f"unrecognized arguments: {' '.join(unknown)}")
     return options
+
+
+def _check_name(top: argparse.ArgumentParser, name: str, known: list[str]) -> None:
+    if name in known:
+        return
+    from broker.nearest import nearest
+
+    near = nearest(name, known)
+    meant = near[0] if near else f"run {_quoted([name])}" if " " in name else ""
+    hint = f"meant, perhaps: {meant}" if meant else f"one of {', '.join(known)} is expected"
+    top.error(f"no command {name!r}; {hint}")
+
+
+def _meant(options: argparse.Namespace, arguments: list[str], unknown: list[str]) -> str:
+    """Return what to write instead of a command that is not one word, or of an option that we do not have."""
+    name, command, first = options.name, options.command, unknown[0]
+    if arguments.index(first) < arguments.index(name):
+        return f"{first} stands behind the name: {name} {first} …"
+    if arguments.index(first) > arguments.index(command):
+        return f"the command is one word, in quotes: {name} {_quoted([command, *unknown])}"
+    own = ["--json", "--help", *(["--cwd"] if name == "run" else [])]
+    from broker.nearest import nearest
+
+    if near := nearest(first, own):
+        return f"{name} has no option {first}; meant, perhaps: {near[0]}"
+    quoted = _quoted([command, *unknown] if len(unknown) == 1 else ["ls -l"])
+    return f"{name} has no option {first}; one of the command's own stands within its quotes: {name} {quoted}"
+
+
+def _quoted(words: list[str]) -> str:
+    """Return `words` as one word of a shell, in double quotes where that changes nothing."""
+    import shlex
+
+    text = words[0] if len(words) == 1 else f"{words[0]} {shlex.join(words[1:])}"
+    return f'"{text}"' if not set(text) & set('"$`\\!') else shlex.quote(text)
 
 
 def parser(others: dict[str, str]) -> argparse.ArgumentParser:
@@ -72,6 +107,7 @@ def parser(others: dict[str, str]) -> argparse.ArgumentParser:
     run.add_argument("--cwd", metavar="DIR", help="working directory, inside the jail")
     explain_text = "say whether a command is allowed, and why; never runs it"
     for command in (run, _add(commands, "explain", explain_text, EXPLAIN_EXAMPLES)):
+        command.set_defaults(parser=command)
         command.add_argument("--json", action="store_true", help="print the whole envelope as JSON")
         command.add_argument("command", metavar="COMMAND", help='the command as one word, such as "ls -l"')
     for name, text in others.items():

@@ -5,10 +5,10 @@ list are counted from 1, and one that has a text of its own, as a test its comma
 """
 
 import typing
-from difflib import get_close_matches
 
 import msgspec
 
+from broker.nearest import nearest
 from broker.schema import PolicyFile
 
 VALUE_CHARACTERS = 60
@@ -53,7 +53,7 @@ def _walk_table(value: object, expected: type[msgspec.Struct], key: str, faults:
 
 
 def _meant(name: str, known: list[str]) -> str:
-    near = get_close_matches(name, known, 1)
+    near = nearest(name, known)
     return f"{near[0]} is meant, perhaps" if near else f"one of {', '.join(known)} is expected"
 
 
