@@ -24,7 +24,7 @@ OPERATOR_COMMANDS = {
     "trust": ("broker.trust_command", "approve a policy.toml that lies in the jail"),
     "check": ("broker.check_command", "check a policy: faults, self-tests, warnings"),
     "doctor": ("broker.doctor_command", "say which layers this kernel has, and what is missing"),
-    "redact": ("broker.redact_command", "redact standard input to standard output"),
+    "redact": ("broker.redact_command", "redact files, or standard input, to standard output"),
     "audit": ("broker.audit_command", "verify, show, count or repair the audit trail"),
     "completion": ("broker.completion_command", "print completions for bash, zsh or fish"),
 }

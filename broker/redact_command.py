@@ -1,32 +1,21 @@
-"""`redact`: the redactor as a filter from standard input to standard output, so that an operator can try it on own files.
+"""`redact`: the redactor as a filter over files or standard input, so that an operator can try it on own ones.
 
-Always true: nothing of a secret reaches standard error. Exit status 0; 2 for wrong arguments; 78 (EX_CONFIG) for a
-policy that cannot be used.
+Always true: nothing of a secret reaches standard error. Exit status 0; 1 if a file could not be read, after the others;
+2 for wrong arguments; 78 (EX_CONFIG) for a policy that cannot be used.
 """
 
+import argparse
+import contextlib
 import sys
 from codecs import getincrementaldecoder
+from typing import BinaryIO
 
 from broker import redaction_catalogue, schema
 from broker.redaction import Redactor
 from broker.refusal import StartupError
 
-USAGE = """usage: hardened-terminal-mcp redact [--policy FILE] [--explain] < INPUT
-       hardened-terminal-mcp redact --list [--policy FILE]
-
-Reads standard input, writes it to standard output with each secret replaced by [REDACTED:name].
-  --explain      say on standard error what was replaced, where, and how long it was
-  --list         print the names of all patterns and exit
-  --policy FILE  use the [redaction] table of this policy (default: the shipped patterns)
-
-examples:
-  hardened-terminal-mcp redact < build.log
-  hardened-terminal-mcp redact --explain < build.log > /dev/null
-
-exit status: 0 done, 2 wrong usage, 78 a policy that cannot be used
-"""
 CHUNK_BYTES = 64 * 1024
-EXIT_USAGE, EXIT_CONFIG = 2, 78
+EXIT_UNREAD = 1
 _KEYED_NAMES = (
     "access_key account_key api_key auth auth_key aws_secret_access_key aws_session_token credential encryption_key key"
     " langsmith_api_key openai_api_key passphrase password pre_shared_key private_key secret secret_key session signature"
@@ -35,24 +24,40 @@ _KEYED_NAMES = (
 
 
 def main(arguments: list[str]) -> int:
-    """Runs the filter; returns the exit status."""
-    try:
-        policy, flags = _arguments(arguments)
-        config = _config(policy)
-        redactor = Redactor(config)
-    except ValueError as fault:
-        sys.stderr.write(f"{fault}\n{USAGE}")
-        return EXIT_USAGE
-    except StartupError as fault:
-        sys.stderr.write(f"{fault}\n")
-        return EXIT_CONFIG
-    if "--help" in flags:
-        sys.stdout.write(USAGE)
-    elif "--list" in flags:
+    """Run the filter. Returns the exit status; raises StartupError."""
+    options = _parser().parse_args(arguments)
+    config = _config(options.policy)
+    redactor = Redactor(config)
+    if options.list:
         sys.stdout.write("\n".join(names(config)) + "\n")
-    else:
-        _filter(redactor, explain="--explain" in flags)
-    return 0
+        return 0
+    read = [_redact(redactor, name, explain=options.explain) for name in options.files or ["-"]]
+    return 0 if all(read) else EXIT_UNREAD
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="hardened-terminal-mcp redact",
+        description="Write files, or standard input, to standard output with each secret replaced by [REDACTED:name].",
+        epilog="examples:\n  hardened-terminal-mcp redact build.log\n"
+        "  make 2>&1 | hardened-terminal-mcp redact\n"
+        "  hardened-terminal-mcp redact --explain build.log > /dev/null\n\n"
+        "exit status: 0 done, 1 a file cannot be read, 2 wrong usage, 78 a policy that cannot be used",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("files", nargs="*", metavar="FILE", help="what to read; - or nothing: standard input")
+    parser.add_argument(
+        "--explain",
+        action="store_true",
+        help="say on standard error what was replaced, where, and how long it was",
+    )
+    parser.add_argument("--list", action="store_true", help="print the names of all patterns and exit")
+    parser.add_argument(
+        "--policy",
+        metavar="FILE",
+        help="use the [redaction] table of this policy (default: the shipped patterns)",
+    )
+    return parser
 
 
 def names(config: schema.Redaction) -> list[str]:
@@ -61,23 +66,6 @@ def names(config: schema.Redaction) -> list[str]:
     extra = {pattern.name for pattern in config.extra_patterns}
     entropy = {"high_entropy"} if config.entropy_fallback else set()
     return sorted(shipped | extra | entropy | set(_KEYED_NAMES.split()))
-
-
-def _arguments(arguments: list[str]) -> tuple[str | None, set[str]]:
-    policy, flags, rest = None, set(), list(arguments)
-    while rest:
-        word = rest.pop(0)
-        if word == "--policy":
-            if not rest:
-                raise ValueError("--policy needs a file")
-            policy = rest.pop(0)
-        elif word.startswith("--policy="):
-            policy = word.partition("=")[2]
-        elif word in ("--explain", "--list", "--help"):
-            flags.add(word)
-        else:
-            raise ValueError(f"unknown argument: {word}")
-    return policy, flags
 
 
 def _config(policy: str | None) -> schema.Redaction:
@@ -92,16 +80,28 @@ def _config(policy: str | None) -> schema.Redaction:
         raise StartupError(f"{policy}: {fault.strerror}") from None
 
 
-def _filter(redactor: Redactor, *, explain: bool) -> None:
-    stream = redactor.stream(on_found=_tell if explain else None)
+def _redact(redactor: Redactor, name: str, *, explain: bool) -> bool:
+    """Filter one file. Returns whether it could be read."""
+    try:
+        with contextlib.nullcontext(sys.stdin.buffer) if name == "-" else open(name, "rb") as file:
+            _filter(redactor, file, f"{name}: " if name != "-" else "", explain=explain)
+    except BrokenPipeError:
+        raise
+    except OSError as fault:
+        sys.stdout.flush()
+        sys.stderr.write(f"hardened-terminal-mcp: {name}: {fault.strerror}\n")
+        return False
+    return True
+
+
+def _filter(redactor: Redactor, file: BinaryIO, place: str, *, explain: bool) -> None:
+    def tell(name: str, line: int, column: int, size: int) -> None:
+        sys.stderr.write(f"{place}line {line}, column {column}: {name}, {size} bytes\n")
+
+    stream = redactor.stream(on_found=tell if explain else None)
     decoder = getincrementaldecoder("utf-8")("replace")
-    while chunk := sys.stdin.buffer.read(CHUNK_BYTES):
+    while chunk := file.read(CHUNK_BYTES):
         sys.stdout.buffer.write(stream.feed_bytes(decoder.decode(chunk).encode()))
-    sys.stdout.buffer.write(
-        stream.feed_bytes(decoder.decode(b"", final=True).encode()) + stream.close_bytes()
-    )
+    last = decoder.decode(b"", final=True).encode()
+    sys.stdout.buffer.write(stream.feed_bytes(last) + stream.close_bytes())
     sys.stdout.buffer.flush()
-
-
-def _tell(name: str, line: int, column: int, size: int) -> None:
-    sys.stderr.write(f"line {line}, column {column}: {name}, {size} bytes\n")

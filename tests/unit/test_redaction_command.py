@@ -2,10 +2,12 @@
 
 import io
 import sys
+from pathlib import Path
 
 import pytest
 
 from broker.redact_command import main
+from broker.refusal import StartupError
 from tests.support.random_text import filled
 
 SECRET = filled("ghp_{base62:36}")
@@ -44,19 +46,47 @@ def test_list_names_the_patterns(monkeypatch: pytest.MonkeyPatch) -> None:
     assert names == sorted(set(names))
 
 
-@pytest.mark.parametrize("arguments", [["--nonsense"], ["--policy"], ["file.txt"]])
-def test_wrong_arguments_are_status_2_and_show_the_usage(
-    monkeypatch: pytest.MonkeyPatch, arguments: list[str]
+def test_files_come_out_redacted_one_after_the_other_and_standard_input_where_it_stands(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    status, out, err = _run(monkeypatch, arguments)
-    assert (status, out) == (2, "")
-    assert "usage:" in err
+    first, last = tmp_path / "first.log", tmp_path / "last.log"
+    first.write_text(f"a {SECRET}\n")
+    last.write_text("no secret, no newline")
+    status, out, err = _run(monkeypatch, ["--explain", str(first), "-", str(last)], f"b {SECRET}\n".encode())
+    marker = "[REDACTED:github_token]"
+    assert (status, out) == (0, f"a {marker}\nb {marker}\nno secret, no newline")
+    assert (
+        err
+        == f"{first}: line 1, column 3: github_token, 40 bytes\nline 1, column 3: github_token, 40 bytes\n"
+    )
 
 
-def test_a_missing_policy_is_status_78_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    status, out, err = _run(monkeypatch, ["--policy", "/nonexistent/policy.toml"])
-    assert (status, out) == (78, "")
-    assert err.count("\n") == 1
+def test_a_file_that_cannot_be_read_is_named_and_the_others_are_read(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    there = tmp_path / "there.log"
+    there.write_text("x\n")
+    status, out, err = _run(monkeypatch, [f"{tmp_path}/missing", str(tmp_path), str(there)])
+    assert (status, out) == (1, "x\n")
+    assert [line.rpartition(": ")[2] for line in err.splitlines()] == [
+        "No such file or directory",
+        "Is a directory",
+    ]
+
+
+@pytest.mark.parametrize("arguments", [["--nonsense"], ["--policy"]])
+def test_wrong_arguments_are_status_2_and_show_the_usage(
+    capsys: pytest.CaptureFixture[str], arguments: list[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 2
+    assert "usage:" in capsys.readouterr().err
+
+
+def test_a_missing_policy_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(StartupError, match="No such file"):
+        _run(monkeypatch, ["--policy", "/nonexistent/policy.toml"])
 
 
 def test_the_policys_patterns_are_used(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
