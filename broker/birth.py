@@ -25,7 +25,7 @@ from broker.limits import RLimits
 from broker.nursery import shed_rights
 from broker.owned_fd import OwnedFd
 from broker.refusal import StartupError
-from broker.spawn import spawn
+from broker.spawn import encoded, spawn
 
 OPEN_FILES: Final = 256
 THREADS: Final = 64
@@ -148,7 +148,7 @@ def _spawn(path: bytes, argv: tuple[str, ...], environment: Mapping[str, str], f
     copies = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _FREE_FROM) for fd in (*fds, root_fd)]
     os.close(root_fd)
     try:
-        return spawn(path, argv, environment, copies[:-1], copies[-1])
+        return spawn(path, argv, encoded(environment), copies[:-1], copies[-1])
     finally:
         for fd in copies:
             os.close(fd)

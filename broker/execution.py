@@ -20,6 +20,7 @@ from broker.nursery import Nursery, identity_of
 from broker.proof import prove
 from broker.refusal import ExecutorError, StartupError
 from broker.run import Call
+from broker.spawn import encoded
 from broker.warden import Warden
 
 __all__ = ["Completed", "Executor", "Job", "Running", "spawn_frontend"]
@@ -57,6 +58,7 @@ class Executor:
             "HOME": home,
             **environment.set,
         }
+        self.variables = encoded(self.environment)
         self.temporary_base = temporary.base_outside(jail.real)
         self.warden = Warden()
         common = seccomp.common_filter() if in_force.filters else None

@@ -7,6 +7,7 @@ already, a bound on a fork bomb's burst, and the count of one run is taken by `c
 
 import os
 import resource
+from functools import cache
 from typing import Final
 
 from broker.schema import Limits
@@ -17,6 +18,7 @@ RLimits = tuple[tuple[int, int], ...]
 _INFINITE: Final = resource.RLIM_INFINITY
 
 
+@cache
 def rlimits_for(limits: Limits) -> RLimits:
     """Return the limits of one process. Address space stays free where `memory_bytes` is 0."""
     pairs = [

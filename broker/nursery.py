@@ -133,6 +133,7 @@ class Nursery:
         self._lock = _thread.allocate_lock()
         self._leash_fd = -1
         self._reaper_fd = -1
+        self._reaper_ended: select.poll | None = None
         self.reaper_pid = 0
         _thread.start_new_thread(self._live, ())
         problem = self._ready.get()
@@ -147,7 +148,7 @@ class Nursery:
     @property
     def guarded(self) -> bool:
         """Whether the reaper lives, where there has to be one."""
-        return self._reaper_fd < 0 or not _readable(self._reaper_fd, 0)
+        return self._reaper_ended is None or not self._reaper_ended.poll(0)
 
     def submit(self, task: Task) -> None:
         """Run `task` in a thread of its own. Raises ExecutorError if the reaper is gone."""
@@ -183,6 +184,8 @@ class Nursery:
         for seat in seats:
             seat.call(None)
         if self._leash_fd >= 0:
+            with contextlib.suppress(BrokenPipeError):
+                os.write(self._leash_fd, b"\n")  # as good as its end, should a copy of it be left somewhere
             os.close(self._leash_fd)
             self._leash_fd = -1
             _readable(self._reaper_fd, PROOF_S)
@@ -244,6 +247,8 @@ class Nursery:
                 setsigdef=[signal.SIGPIPE],
             )
             self._reaper_fd = os.pidfd_open(self.reaper_pid)
+            self._reaper_ended = select.poll()
+            self._reaper_ended.register(self._reaper_fd, select.POLLIN)
         finally:
             os.close(read_fd)
             os.close(proof_w)

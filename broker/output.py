@@ -47,6 +47,8 @@ class OutputFilter:
 
     def close(self) -> str:
         """The text for the reply, at most `limit_bytes` of UTF-8."""
+        if not self.total_bytes:
+            return ""
         if not self.truncated:
             self._pass(self._decoder.decode(b"", final=True).encode(), last=True)
         return b"".join(self._kept).decode("utf-8", "replace")

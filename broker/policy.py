@@ -61,6 +61,15 @@ class Permitted(NamedTuple):
     reason: str
 
 
+class _Granted(NamedTuple):
+    """What the rules that a command passed grant it: found out once, as programs are pinned."""
+
+    environment: dict[str, str]
+    profile: Profile
+    limits: Limits
+    reason: str
+
+
 class Policy:
     """The policy in force. `digest` is the SHA-256 of the file's bytes, `programs` the names that may be called."""
 
@@ -74,6 +83,7 @@ class Policy:
         self._allowed = dict.fromkeys(file.commands.allow)
         self._sets = OptionSets(file.options)
         self._entries: dict[str, Entry] = {}
+        self._grants: dict[tuple[Entry, ...], _Granted] = {}
         self.programs = tuple(name for name in self._allowed if os.path.basename(name) not in denied_names)
 
     def choose(self, argv: Argv) -> Listed:
@@ -121,16 +131,9 @@ class Policy:
             words = globs.expand(listed.argv, located, self.jail)
         judged = listed.entry.judge(list(words[1:]))
         self._check_paths(judged, located)
-        rules = [entry.rule for entry in judged.entries]
         program = self.lookup.get(listed.name)
-        return Permitted(
-            program=program,
-            argv=program.argv(listed.name, judged.words),
-            environment=_environment(rules),
-            profile=self._profile(rules, program),
-            limits=_limits(self.file.limits, rules),
-            reason=f"allowed by {judged.entries[-1].place}",
-        )
+        granted = self._granted(tuple(judged.entries), program)
+        return Permitted(program, program.argv(listed.name, judged.words), *granted)
 
     def _check_paths(self, judged: Judged, located: Located) -> None:
         """Lead each path to its end, from the folder that the command is in by then."""
@@ -163,6 +166,18 @@ class Policy:
         except CwdEscape as refusal:
             instead = PolicyDenied("the folder" + refusal.reason.partition(";")[0].removeprefix("cwd"))
             raise _path_refusal(word, instead, judged) from None
+
+    def _granted(self, entries: tuple[Entry, ...], program: Program) -> _Granted:
+        granted = self._grants.get(entries)
+        if granted is None:
+            rules = [entry.rule for entry in entries]
+            granted = self._grants[entries] = _Granted(
+                environment=_environment(rules),
+                profile=self._profile(rules, program),
+                limits=_limits(self.file.limits, rules),
+                reason=f"allowed by {entries[-1].place}",
+            )
+        return granted
 
     def _profile(self, rules: list[Rule], program: Program) -> Profile:
         may_run = tuple(self._may_run(rules))

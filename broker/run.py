@@ -24,7 +24,7 @@ from broker.landlock import READ, WRITE, Rule
 from broker.limits import rlimits_for
 from broker.nursery import Nursery
 from broker.refusal import ExecutorError, Refusal
-from broker.spawn import spawn
+from broker.spawn import Strings, encoded, spawn
 from broker.temporary import Folder
 from broker.warden import Terms, Warden
 from protocol.messages import ResultCode
@@ -60,6 +60,7 @@ class Premises(Protocol):
     census: Census | None
     jail: str
     environment: dict[str, str]
+    variables: Strings
     temporary_base: str
     null_fd: int
     sink_fd: int
@@ -151,17 +152,18 @@ class Call:
     def _start(self) -> Started:
         """Put every layer on this thread and start the program. Raises ExecutorError."""
         premises, permitted = self._premises, self._job.permitted
-        environment = premises.environment | permitted.environment
+        own = permitted.environment
         further = None
         if permitted.profile.temporary:
             self._temporary = Folder(premises.temporary_base)
-            environment |= {"TMPDIR": self._temporary.path, "HOME": self._temporary.path}
+            own = own | {"TMPDIR": self._temporary.path, "HOME": self._temporary.path}
             further = Rule(self._temporary.path, READ | WRITE | own_execution(permitted.profile))
         stdout_r, stdout_w = self._pipe()
         stderr_r, stderr_w = self._pipe()
         terms = Terms(rlimits_for(permitted.limits), self._tasks(), self._writable_places(), self._loaders())
         asking = self._confine(further, terms)
-        pid = self._spawn(environment, (premises.null_fd, stdout_w, stderr_w))
+        variables = encoded(premises.environment | own) if own else premises.variables
+        pid = self._spawn(variables, (premises.null_fd, stdout_w, stderr_w))
         if not asking:
             premises.warden.limit(pid, terms).wait(LIMITED_S)
         return Started(pid, os.pidfd_open(pid), stdout_r, stderr_r)
@@ -198,7 +200,7 @@ class Call:
         premises.warden.attend(listener_fd, terms)
         return True
 
-    def _spawn(self, environment: dict[str, str], fds: tuple[int, ...]) -> int:
+    def _spawn(self, environment: Strings, fds: tuple[int, ...]) -> int:
         permitted = self._job.permitted
         try:
             return spawn(permitted.program.path, permitted.argv, environment, fds, self._job.cwd_fd)
@@ -276,8 +278,10 @@ class Call:
         ended by the signal or has its child on the list.
         """
         if self._premises.nursery.scoped and self._confined:
-            with contextlib.suppress(ProcessLookupError):
+            try:
                 os.kill(-1, signal.SIGKILL)
+            except ProcessLookupError:
+                return
 
     def _completed(self, verdict: Verdict) -> Completed:
         self._close(self._outer_fds)

@@ -1,11 +1,11 @@
 """The broker's event loop: one frontend, its requests, the commands that run for it, and how all of that ends.
 
-Always true: nothing here blocks but the selector; at most `IN_FLIGHT` requests are unanswered; replies that the frontend
+Always true: nothing here blocks but the wait for events; at most `IN_FLIGHT` requests are unanswered; replies that the frontend
 does not take stop further commands from starting; when the loop ends, every command is dead and every attempt has its outcome.
 """
 
 import os
-import selectors
+import select
 import signal
 import time
 from collections import deque
@@ -85,7 +85,8 @@ class Service:
         self.patience_s = 0.0
         self._wake_fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._signals_r, self._signals_w = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-        self._selector = selectors.DefaultSelector()
+        self._epoll = select.epoll()
+        self._actions: dict[int, Callable[[], None]] = {}
         self._answers: dict[type, Callable[..., None]] = {
             HelloRequest: self._answer_hello,
             RunRequest: self._answer_run,
@@ -105,12 +106,12 @@ class Service:
 
     def _loop(self) -> int | None:
         self._watch_signals()
-        self._selector.register(self._wake_fd, selectors.EVENT_READ, self._collect)
-        self._selector.register(self._signals_r, selectors.EVENT_READ, self._take_signals)
+        self._want(self._wake_fd, select.EPOLLIN, self._collect)
+        self._want(self._signals_r, select.EPOLLIN, self._take_signals)
         while not self._finished():
             self._adjust_interest()
-            for key, _ in self._selector.select(self._patience_s()):
-                key.data()
+            for fd, _ in self._epoll.poll(self._patience_s()):
+                self._actions[fd]()
             self._go_on()
             self._report_progress()
         return self._status
@@ -138,16 +139,19 @@ class Service:
 
     def _adjust_interest(self) -> None:
         reading = self._ending is None and not self._congested and not self._interrupted
-        self._want(self._connection.read_fd, selectors.EVENT_READ, self._receive if reading else None)
+        self._want(self._connection.read_fd, select.EPOLLIN, self._receive if reading else None)
         sending = self._connection.unsent_bytes > 0
-        self._want(self._connection.write_fd, selectors.EVENT_WRITE, self._flush if sending else None)
+        self._want(self._connection.write_fd, select.EPOLLOUT, self._flush if sending else None)
 
     def _want(self, fd: int, event: int, action: Callable[[], None] | None) -> None:
-        registered = fd in self._selector.get_map()
-        if action is None and registered:
-            self._selector.unregister(fd)
-        elif action is not None and not registered:
-            self._selector.register(fd, event, action)
+        if (action is not None) is (fd in self._actions):
+            return
+        if action is None:
+            self._epoll.unregister(fd)
+            del self._actions[fd]
+        else:
+            self._epoll.register(fd, event)
+            self._actions[fd] = action
 
     # What the frontend sends
 
@@ -201,7 +205,8 @@ class Service:
         if not isinstance(admitted, Admitted):
             self._send(admitted)
             return
-        if sum(len(each.request.command) for each in self._waiting.values()) > WAITING_CHARACTERS:
+        waiting = self._waiting.values()
+        if waiting and sum(len(each.request.command) for each in waiting) > WAITING_CHARACTERS:
             self._send(self._pipeline.refuse_admitted(admitted, ExecutorError(TOO_LONG_A_QUEUE)))
             return
         self._waiting[request.id] = admitted
@@ -294,7 +299,7 @@ class Service:
 
     def _close(self) -> None:
         signal.set_wakeup_fd(-1)
-        self._selector.close()
+        self._epoll.close()
         self._connection.close()
         for fd in (self._wake_fd, self._signals_r, self._signals_w):
             os.close(fd)

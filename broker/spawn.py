@@ -59,8 +59,17 @@ def _attributes() -> ctypes.Array[ctypes.c_char]:
 _ATTRIBUTES: Final = _attributes()
 
 
-def _strings(words: Sequence[bytes]) -> ctypes.Array[ctypes.c_char_p]:
+Strings = ctypes.Array[ctypes.c_char_p]
+"""An argv or environ as the kernel takes it."""
+
+
+def _strings(words: Sequence[bytes]) -> Strings:
     return (ctypes.c_char_p * (len(words) + 1))(*words, None)
+
+
+def encoded(environment: Mapping[str, str]) -> Strings:
+    """Return `environment` as `spawn` takes it; may be used for many spawns."""
+    return _strings([os.fsencode(f"{name}={value}") for name, value in environment.items()])
 
 
 def _add_closing(actions: int, first_fd: int) -> None:
@@ -73,16 +82,13 @@ def _add_closing(actions: int, first_fd: int) -> None:
             _checked(_libc.posix_spawn_file_actions_addclose(actions, int(name)))
 
 
-def spawn(
-    path: bytes, argv: Sequence[str], environment: Mapping[str, str], fds: Sequence[int], cwd_fd: int
-) -> int:
+def spawn(path: bytes, argv: Sequence[str], environment: Strings, fds: Sequence[int], cwd_fd: int) -> int:
     """Start the file `path` in the folder `cwd_fd` and return its pid (posix_spawn(3)).
 
     `fds` become its descriptors 0, 1, 2 ...; no number in it may be one of the new ones, but its own.
     Raises OSError.
     """
     arguments = _strings([os.fsencode(word) for word in argv])
-    variables = _strings([os.fsencode(f"{name}={value}") for name, value in environment.items()])
     actions = ctypes.create_string_buffer(_ROOM)
     pid = ctypes.c_int()
     _checked(_libc.posix_spawn_file_actions_init(actions))
@@ -91,7 +97,7 @@ def spawn(
             _checked(_libc.posix_spawn_file_actions_adddup2(actions, fd, new_fd))
         _checked(_libc.posix_spawn_file_actions_addfchdir_np(actions, cwd_fd))
         _add_closing(ctypes.addressof(actions), len(fds))
-        _checked(_libc.posix_spawn(ctypes.addressof(pid), path, actions, _ATTRIBUTES, arguments, variables))
+        _checked(_libc.posix_spawn(ctypes.addressof(pid), path, actions, _ATTRIBUTES, arguments, environment))
     finally:
         _libc.posix_spawn_file_actions_destroy(actions)
     return pid.value
