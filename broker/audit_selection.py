@@ -1,4 +1,4 @@
-"""Which records a reader wants: by time, code, program, session, tool and text.
+"""Which records a reader wants: by time, code, program, session, tool and text, or by the name of an event.
 
 Always true: times are compared as the trail writes them, in UTC, as text; a time that cannot be understood is
 an error.
@@ -8,11 +8,29 @@ import argparse
 import re
 import time
 from datetime import UTC, datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from broker.audit_record import CallLine, Line
+from protocol.messages import ResultCode
 
 _UNIT_S = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
+
+CODES = tuple(code.value for code in ResultCode)
+TOOLS = ("run", "explain")
+EVENTS = (
+    "start",
+    "policy",
+    "torn",
+    "gap",
+    "rotated",
+    "continued",
+    "mirror",
+    "repaired",
+    "protocol_violation",
+)
+"""What brokers and `audit repair` note besides calls."""
+
+_SEVERAL: dict[str, Any] = {"action": "append", "default": [], "metavar": "NAME"}
 
 
 class Selection(NamedTuple):
@@ -25,16 +43,21 @@ class Selection(NamedTuple):
     session: str = ""
     tool: str = ""
     text: str = ""
+    events: tuple[str, ...] = ()
+    starts: bool = True
 
     def takes(self, entry: Line) -> bool:
-        """Whether a record is wanted."""
+        """Whether a record is wanted. Without `starts`, those of brokers that began are so only by name."""
         if (self.since and entry.ts < self.since) or (self.until and entry.ts >= self.until):
             return False
         if self.session and self.session not in entry.session:
             return False
-        if not (self.codes or self.programs or self.tool or self.text):
-            return True
-        return isinstance(entry, CallLine) and self._takes_call(entry)
+        of_calls = bool(self.codes or self.programs or self.tool or self.text)
+        if isinstance(entry, CallLine):
+            return self._takes_call(entry) if of_calls else not self.events
+        if self.events:
+            return entry.event in self.events
+        return not of_calls and (self.starts or entry.event != "start")
 
     def _takes_call(self, entry: CallLine) -> bool:
         return (
@@ -52,24 +75,36 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--since", type=moment, metavar="TIME", help="from 15m, 2h, 7d ago, a date or a time (UTC) on"
     )
     group.add_argument("--until", type=moment, metavar="TIME", help="before that time")
+    codes, events = ", ".join(CODES), ", ".join(EVENTS)
+    group.add_argument("--code", type=_code, help=f"result code: {codes}; may be repeated", **_SEVERAL)
     group.add_argument(
-        "--code", action="append", default=[], metavar="CODE", help="result code; may be repeated"
+        "--event", choices=EVENTS, help=f"what was no call: {events}; may be repeated", **_SEVERAL
     )
-    group.add_argument(
-        "--program", action="append", default=[], metavar="NAME", help="program; may be repeated"
-    )
+    group.add_argument("--program", help="program; may be repeated", **_SEVERAL)
     group.add_argument("--session", default="", metavar="PART", help="part of a session's name")
-    group.add_argument("--tool", default="", choices=["", "run", "explain"], help="runs or dry runs only")
+    group.add_argument("--tool", default="", choices=TOOLS, help="runs or dry runs only")
     group.add_argument("--text", default="", metavar="TEXT", help="part of the command or of the reason")
 
 
 def selection_of(options: argparse.Namespace) -> Selection:
     """Return the selection that the options describe."""
-    codes = tuple(code.upper() for code in options.code)
-    programs = tuple(options.program)
     return Selection(
-        options.since, options.until, codes, programs, options.session, options.tool, options.text
+        since=options.since,
+        until=options.until,
+        codes=tuple(options.code),
+        programs=tuple(options.program),
+        session=options.session,
+        tool=options.tool,
+        text=options.text,
+        events=tuple(options.event),
+        starts="json" in options and options.json,
     )
+
+
+def _code(text: str) -> str:
+    if text.upper() not in CODES:
+        raise argparse.ArgumentTypeError(f"{text!r} is no result code; one of {', '.join(CODES)} is")
+    return text.upper()
 
 
 def moment(text: str) -> str:

@@ -17,9 +17,12 @@ from broker.audit_reading import Found, entries, entries_backwards, follow, sour
 from broker.audit_record import EventLine, Line
 from broker.audit_selection import Selection
 
-HEADINGS = f"{'TIME (UTC)':19}  {'VERDICT':17}  {'EXIT':>4}  {'TIME':>7}  {'OUT':>7}  {'ERR':>7}  COMMAND"
-_INDENT = " " * 21
-_COMMAND_AT = HEADINGS.index("COMMAND")
+_TIME = f"{'TIME':11}{'(UTC)':8}"
+_VERDICT_WIDTH = 17
+_NUMBERS = (("EXIT", 4), ("TOOK", 7), ("OUT", 7), ("ERR", 7))
+_COMMAND_ROOM = 24
+"""Characters that a command needs to be told from others: a column that leaves less is left out."""
+
 _POLL_S = 0.2
 _REMEMBERED = 10_000
 _COLOURS = {
@@ -50,6 +53,24 @@ class Rows:
         return True
 
 
+class Layout(NamedTuple):
+    """What stands in front of a command: the time from this character on, and so many of the numbers."""
+
+    time_from: int
+    numbers: int
+
+
+_CLOCK_AT = 11
+_LAYOUTS = (
+    Layout(0, 4),
+    Layout(0, 3),
+    Layout(0, 2),
+    Layout(0, 1),
+    Layout(_CLOCK_AT, 1),
+    Layout(_CLOCK_AT, 0),
+)
+
+
 class Style(NamedTuple):
     """How a table is printed. `width` 0: lines are not cut."""
 
@@ -58,10 +79,14 @@ class Style(NamedTuple):
 
 
 def style_of(stream: TextIO) -> Style:
-    """Return the style for a stream: cut to a terminal's width, coloured unless NO_COLOR is set."""
-    if not stream.isatty():
-        return Style()
-    return Style(shutil.get_terminal_size((120, 24)).columns, "NO_COLOR" not in os.environ)
+    """Return the style for a stream: as wide as COLUMNS says or the terminal is, coloured there unless NO_COLOR is set.
+
+    What goes into a file or a pipe is shortened only if COLUMNS says so, as ps(1) does.
+    """
+    if stream.isatty():
+        return Style(shutil.get_terminal_size((120, 24)).columns, "NO_COLOR" not in os.environ)
+    columns = os.environ.get("COLUMNS", "")
+    return Style(int(columns) if columns.isdecimal() else 0)
 
 
 def newest(path: str, selection: Selection, limit: int, *, every: bool = False) -> list[Found]:
@@ -90,7 +115,7 @@ def show(path: str, selection: Selection, *, limit: int, following: bool, as_jso
     style = style_of(sys.stdout)
     last = 0
     if not as_json:
-        print(HEADINGS)
+        print(headings(style))
     for line, entry in found:
         _print(line, entry, style, as_json=as_json)
         last = entry.seq
@@ -142,24 +167,48 @@ def _print(line: bytes, entry: Line, style: Style, *, as_json: bool) -> None:
 
 def table_lines(entry: Line, style: Style) -> Iterable[str]:
     """Return the lines of a record's row: a second one for the reason of what did not simply run."""
-    when = entry.ts[:19].replace("T", " ")
+    layout = layout_of(style.width)
+    when = entry.ts[:19].replace("T", " ")[layout.time_from :] + "  "
     if isinstance(entry, EventLine):
-        return [
-            _cut(
-                f"{when}  {_paint('event', f'{entry.event:17}', style)}  {printable(entry.detail)}",
-                style,
-            )
-        ]
+        return [_row(when, "event", entry.event, entry.detail, style)]
     verdict = entry.code or "no outcome"
-    cells = (
-        f"{when}  {_paint(verdict, f'{verdict:17}', style)}  {_number(entry.exit_code):>4}  "
-        f"{duration(entry.duration_ms):>7}  {size(entry.stdout_bytes):>7}  {size(entry.stderr_bytes):>7}  "
+    numbers = (
+        _number(entry.exit_code),
+        duration(entry.duration_ms),
+        size(entry.stdout_bytes),
+        size(entry.stderr_bytes),
+    )
+    cells = "".join(
+        f"{text:>{width}}  " for text, (_, width) in zip(numbers, _NUMBERS[: layout.numbers], strict=False)
     )
     dry = "(dry run) " if entry.tool == "explain_command" else ""
-    row = _cut(cells + dry + printable(entry.command_raw), style)
+    row = _row(when, verdict, verdict, cells + dry + entry.command_raw, style)
     if verdict == "OK" or not entry.policy_reason:
         return [row]
-    return [row, _cut(f"{_INDENT}└ {printable(entry.policy_reason)}", style)]
+    reason = printable(entry.policy_reason)
+    return [row, f"{' ' * len(when)}└ {_shortened(reason, style.width, len(when) + 2)}"]
+
+
+def _row(when: str, kind: str, verdict: str, text: str, style: Style) -> str:
+    painted = _paint(kind, f"{verdict:{_VERDICT_WIDTH}}", style)
+    return f"{when}{painted}  {_shortened(printable(text), style.width, len(when) + _VERDICT_WIDTH + 2)}"
+
+
+def headings(style: Style) -> str:
+    """Return the first line of the table."""
+    layout = layout_of(style.width)
+    numbers = "".join(f"{name:>{width}}  " for name, width in _NUMBERS[: layout.numbers])
+    return f"{_TIME[layout.time_from :]}  {'VERDICT':{_VERDICT_WIDTH}}  {numbers}COMMAND"
+
+
+def layout_of(width: int) -> Layout:
+    """Return what fits: columns give way, the last first, then the date, until the command has its room."""
+    for layout in _LAYOUTS:
+        numbers = sum(column + 2 for _, column in _NUMBERS[: layout.numbers])
+        taken = len(_TIME) - layout.time_from + 2 + _VERDICT_WIDTH + 2 + numbers
+        if not width or width - taken >= _COMMAND_ROOM:
+            return layout
+    return _LAYOUTS[-1]
 
 
 def printable(text: str) -> str:
@@ -173,9 +222,10 @@ def _paint(verdict: str, text: str, style: Style) -> str:
     return f"\x1b[{_COLOURS.get(verdict, _REFUSED)}m{text}\x1b[0m" if style.colour else text
 
 
-def _cut(line: str, style: Style) -> str:
-    room = style.width + (len("\x1b[31m\x1b[0m") if style.colour and "\x1b" in line else 0)
-    return line if not style.width or len(line) <= room else line[: room - 1] + "…"
+def _shortened(text: str, width: int, taken: int) -> str:
+    """Return `text` as it fits behind `taken` characters of a line; 0 is a line without end."""
+    room = max(width - taken, 1)
+    return text if not width or len(text) <= room else text[: room - 1] + "…"
 
 
 def _number(number: int | None) -> str:

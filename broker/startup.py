@@ -175,6 +175,7 @@ def _build(settings: Settings) -> Broker:
         gate = build_gate(settings, jail)
         gate.redactor.redact("warm")  # compiles the patterns now, not in the first call
         trail = open_trail(gate, environ)
+        trail.event("start", f"jail {jail.real}, policy {settings.found.path}")
     except BaseException:
         with contextlib.suppress(StartupError):
             making.result().close()

@@ -18,7 +18,7 @@ from tests.support.processes import (
     wait_until_nothing_left,
     wait_until_running,
 )
-from tests.support.trail import about, calls
+from tests.support.trail import about, calls, records
 from tests.support.waiting import eventually
 
 REFUSED = 126
@@ -296,3 +296,10 @@ def test_the_record_of_json_agrees_with_the_trail(place: Place) -> None:
     answer = json.loads(run_cli(place, "run", "--json", "sh end_with.sh 9").stdout)
     outcome = calls(place.trail)[-1]
     assert (outcome["code"], outcome["exit_code"]) == (answer["code"], answer["exit_code"])
+
+
+def test_the_trail_says_which_jail_and_policy_the_calls_of_a_session_had(place: Place) -> None:
+    run_cli(place, "run", "pwd")
+    start, *others = records(place.trail)
+    assert (start["event"], start["detail"]) == ("start", f"jail {place.jail}, policy {place.policy}")
+    assert {record["session"] for record in others} == {start["session"]}

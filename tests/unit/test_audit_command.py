@@ -13,9 +13,11 @@ from broker import audit_show
 from broker.audit_command import main
 from broker.audit_reading import entries, entries_backwards, named, sources_of
 from broker.audit_record import CallLine
-from broker.audit_show import Style, table_lines
+from broker.audit_selection import EVENTS
+from broker.audit_show import Style, headings, table_lines
 from broker.audit_tally import Tally
 from broker.refusal import StartupError
+from tests.support.documents import ROOT
 from tests.support.opened_trail import open_trail, printed, records, run, varied_trail, verified
 
 OUTCOME = CallLine(
@@ -88,7 +90,7 @@ def test_show_prints_one_row_for_a_call_and_says_what_has_no_outcome(
     path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     heading, *rows = printed(capsys, "show", "--log", str(path)).splitlines()
-    assert heading.split() == ["TIME", "(UTC)", "VERDICT", "EXIT", "TIME", "OUT", "ERR", "COMMAND"]
+    assert heading.split() == ["TIME", "(UTC)", "VERDICT", "EXIT", "TOOK", "OUT", "ERR", "COMMAND"]
     assert [row[21:].split()[0] for row in rows] == [
         "OK",
         "OK",
@@ -126,6 +128,7 @@ def test_all_rows_are_the_same_as_the_newest_so_many(
         (["--until", "2000-01-01"], []),
         (["--since", "2h", "--program", "rm"], ["rm -r x"]),
         (["--since", "2999-01-01"], []),
+        (["--event", "rotated"], []),
     ],
 )
 def test_show_selects(
@@ -150,6 +153,41 @@ def test_a_row_lets_nothing_through_to_the_terminal() -> None:
     assert len(lines) == 2
     assert all(line.isprintable() for line in lines)
     assert "\\x1b[2J" in lines[0]
+
+
+@pytest.mark.parametrize("width", [10, 40, 60, 80, 100, 120, 200])
+def test_a_narrow_table_leaves_out_columns_and_shortens_the_command(width: int) -> None:
+    style = Style(width)
+    entry = an_outcome(
+        command_raw="git log --oneline " + "x" * 300, code="POLICY_DENIED", policy_reason="y" * 300
+    )
+    row, reason = table_lines(entry, style)
+    at = headings(style).index("COMMAND")
+    assert row[at:].startswith("git log"[: max(width - at - 1, 0)])
+    assert row.endswith("…")
+    assert len(row) == max(width, at + 1)
+    assert len(reason) <= max(width, at)
+    assert width - at >= 24 or width <= 40
+
+
+def test_a_wide_table_has_all_columns_and_an_endless_one_shortens_nothing() -> None:
+    for width in (0, 100):
+        assert headings(Style(width)).split()[2:] == ["VERDICT", "EXIT", "TOOK", "OUT", "ERR", "COMMAND"]
+    assert headings(Style(60)).split() == ["(UTC)", "VERDICT", "EXIT", "COMMAND"]
+    (row,) = table_lines(an_outcome(command_raw="x" * 500), Style())
+    assert row.endswith("x" * 500)
+
+
+def test_what_goes_into_a_pipe_is_shortened_only_if_columns_says_so(
+    path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    trail = open_trail(path)
+    run(trail, "echo " + "x" * 300)
+    trail.close()
+    assert "x" * 300 in printed(capsys, "show", "--log", str(path))
+    monkeypatch.setenv("COLUMNS", "60")
+    assert max(map(len, printed(capsys, "show", "--log", str(path)).splitlines())) == 60
 
 
 def test_a_row_is_cut_to_the_terminal_and_coloured() -> None:
@@ -249,12 +287,45 @@ def test_without_a_file_the_settings_say_which_trail(
 
 
 @pytest.mark.parametrize(
-    "arguments", [[], ["unheard-of"], ["verify", "--head", "xyz"], ["show", "--since", "soon"]]
+    ("arguments", "said"),
+    [
+        ([], "required: COMMAND"),
+        (["unheard-of"], "'verify', 'show', 'stats', 'report', 'repair'"),
+        (["verify", "--head", "xyz"], "64 hexadecimal digits"),
+        (["show", "--since", "soon"], "2h, 2026-01-31"),
+        (["show", "--code", "nonsense"], "'nonsense' is no result code; one of OK, POLICY_DENIED,"),
+        (["show", "--tool", "grep"], "'run', 'explain'"),
+        (["show", "--event", "nonsense"], "'start', 'policy', 'torn'"),
+    ],
 )
-def test_wrong_usage_exits_with_2(arguments: list[str]) -> None:
+def test_wrong_usage_exits_with_2_and_names_what_is_right(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
+) -> None:
     with pytest.raises(SystemExit) as caught:
         main(arguments)
     assert caught.value.code == 2
+    assert said in capsys.readouterr().err
+
+
+def test_the_start_of_a_broker_is_shown_only_if_it_is_asked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "audit.jsonl"
+    trail = open_trail(path)
+    trail.event("start", "jail /srv/project, policy /etc/policy.toml")
+    run(trail, "echo 1")
+    trail.close()
+    for rows in ("50", "0"):
+        assert "/srv/project" not in printed(capsys, "show", "--log", str(path), "-n", rows)
+        asked = printed(capsys, "show", "--log", str(path), "-n", rows, "--event", "start")
+        assert [line.split()[2:5] for line in asked.splitlines()[1:]] == [["start", "jail", "/srv/project,"]]
+    assert "/srv/project" in printed(capsys, "show", "--log", str(path), "--json")
+
+
+def test_the_events_that_can_be_asked_for_are_those_that_are_written() -> None:
+    sources = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "broker").glob("*.py"))
+    written = re.findall(r'(?:event_line|[^_]event)\("(\w+)"|event="(\w+)"', sources)
+    assert {one or other for one, other in written} == set(EVENTS)
 
 
 def test_readers_do_not_disturb_a_broker_that_writes(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
