@@ -8,6 +8,7 @@ A record's texts are redacted before they are cut. It never writes output of a c
 
 import os
 import threading
+from collections.abc import Callable
 from typing import NamedTuple
 
 from broker.audit_chain import Chain, Rotation
@@ -122,6 +123,13 @@ class Trail:
             with self._mutex:
                 self._note(error)
             self._refuse(error)
+
+    def park(self, position: Position, resume: Callable[[], object]) -> bool:
+        """Whether `sync` would wait for a sync under way; then `resume` is called when it has ended.
+
+        So that the thread of a call need not wake only to wait.
+        """
+        return self._durability == "sync" and self._chain.commit.park(position, resume)
 
     def outcome(self, call: Call, result: CommandResult) -> None:
         """Write how a call ended. It reaches the disk with the next record that is waited for, or at `close`.

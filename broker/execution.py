@@ -16,7 +16,7 @@ from broker.confinement import Places
 from broker.containment import Containment
 from broker.jail import Jail
 from broker.job import Completed, Job, Running
-from broker.nursery import Nursery, identity_of
+from broker.nursery import Later, Nursery, at_once, identity_of
 from broker.proof import prove
 from broker.refusal import ExecutorError, StartupError
 from broker.run import Call
@@ -75,10 +75,13 @@ class Executor:
                 self.close()
                 raise
 
-    def start(self, job: Job, before: Callable[[], None], done: Callable[[Completed], None]) -> Running:
+    def start(
+        self, job: Job, before: Callable[[], None], done: Callable[[Completed], None], later: Later = at_once
+    ) -> Running:
         """Run `job` in a thread of its own, and return at once.
 
-        `before` runs in that thread before it is confined, and may raise a Refusal; `done` is its last act.
+        `before` runs in that thread before it is confined, and may raise a Refusal; `done` is its last act. `later`
+        may put off the thread's start to when `before` need not wait.
         Raises ExecutorError if nothing can be started any more.
         """
         try:
@@ -88,7 +91,7 @@ class Executor:
         running = Running(job)
         self._runs.add(running)
         try:
-            self.nursery.submit(Call(self, prepared, running, before, done).run)
+            self.nursery.submit(Call(self, prepared, running, before, done).run, later)
         except ExecutorError:
             self.ended(running)
             raise

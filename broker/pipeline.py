@@ -117,8 +117,12 @@ class Pipeline:
         """Write the attempt and start the command. Returns the answer instead if it cannot be started."""
         try:
             position = self._trail.attempt(admitted.call)
-            job = self._job(admitted)
-            return self._executor.start(job, lambda: self._trail.sync(position), finished)
+            return self._executor.start(
+                self._job(admitted),
+                before=lambda: self._trail.sync(position),
+                done=finished,
+                later=lambda resume: self._trail.park(position, resume),
+            )
         except Refusal as refusal:
             return self.refuse_admitted(admitted, refusal)
         except Exception as error:  # noqa: BLE001 - what nobody foresaw denies

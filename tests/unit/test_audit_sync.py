@@ -2,6 +2,7 @@
 
 import errno
 import threading
+import time
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
@@ -118,3 +119,43 @@ def test_going_on_in_another_file_first_syncs_the_old_one() -> None:
     commit.wait(position)
     commit.wait(commit.wrote())
     assert synced == [3, 4]
+
+
+def test_who_is_parked_during_a_sync_is_called_when_it_ended_and_then_need_not_wait() -> None:
+    disk = Disk()
+    commit = GroupCommit(-1, disk.sync)
+    called = threading.Semaphore(0)
+    covered, later = commit.wrote(), Position(2)
+    assert not commit.park(covered, called.release)
+    with ThreadPoolExecutor(2) as pool:
+        leader = pool.submit(commit.wait, covered)
+        _wait_for_a_sync(disk)
+        assert commit.park(covered, called.release)
+        assert commit.park(later, called.release)
+        assert not called.acquire(timeout=0.01)
+        disk.go.release()
+        leader.result(WAIT_S)
+        assert called.acquire(timeout=WAIT_S)
+        assert called.acquire(timeout=WAIT_S), "nobody leads the next sync"
+    commit.wait(covered)
+    assert disk.syncs == 1
+
+
+def test_nobody_is_forgotten_when_many_wait_and_are_parked_at_once() -> None:
+    commit = GroupCommit(-1, lambda _fd: time.sleep(0.0002))
+    written = threading.Lock()
+    ended = threading.Semaphore(0)
+
+    def call() -> None:
+        with written:
+            position = commit.wrote()
+        resumed = threading.Event()
+        if commit.park(position, resumed.set):
+            assert resumed.wait(WAIT_S)
+        commit.wait(position)
+        ended.release()
+
+    with ThreadPoolExecutor(16) as pool:
+        for future in [pool.submit(call) for _ in range(400)]:
+            future.result(WAIT_S)
+    assert all(ended.acquire(timeout=0) for _ in range(400))
