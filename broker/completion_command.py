@@ -1,10 +1,17 @@
-"""`hardened-terminal-mcp completion SHELL`: a small script that completes commands and options.
+"""`hardened-terminal-mcp completion SHELL`: a small script that completes commands, options and their values.
 
 Always true: the words are a table, and a test holds it against what the commands accept; the script starts nothing.
 """
 
 import argparse
+from collections.abc import Iterable, Mapping
 from typing import Final
+
+from broker.audit_selection import CODES, EVENTS, TOOLS
+from broker.init_command import CLIENTS
+from broker.policy_profiles import profile_names
+
+_SELECTION: Final = "--log --since --until --code --event --program --session --tool --text --help"
 
 WORDS: Final = {
     "serve": "--help",
@@ -16,9 +23,23 @@ WORDS: Final = {
     "doctor": "--json --help",
     "redact": "--policy --explain --list --help",
     "audit": "verify show stats report repair --help",
+    "audit verify": "--log --head --help",
+    "audit show": f"--number --json --follow {_SELECTION}",
+    "audit stats": _SELECTION,
+    "audit report": f"--html --rows {_SELECTION}",
+    "audit repair": "--log --help",
     "completion": "bash zsh fish --help",
 }
 """Command → what may follow it; file names always may."""
+
+VALUES: Final = {
+    "init --profile": tuple(profile_names()),
+    "init --client": tuple(CLIENTS),
+    "audit --code": CODES,
+    "audit --event": EVENTS,
+    "audit --tool": TOOLS,
+}
+"""Command and option → the values that it may have. Other options have a file or a text."""
 
 NAME: Final = "hardened-terminal-mcp"
 FUNCTION: Final = "_hardened_terminal_mcp"
@@ -41,30 +62,54 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
+def _top() -> str:
+    return " ".join([*(name for name in WORDS if " " not in name), "--help", "--version"])
+
+
+def _cases(table: Mapping[str, Iterable[str]], line: str) -> str:
+    """Return the branches of a shell's `case`: `line` with the words of each name of `table`."""
+    return "\n".join(f'        "{name}") {line.format(" ".join(words))} ;;' for name, words in table.items())
+
+
 def _bash() -> str:
-    cases = "\n".join(f'        {name}) words="{words}" ;;' for name, words in WORDS.items())
     return f"""{FUNCTION}() {{
-    local words="{" ".join(WORDS)} --help --version"
-    [ "$COMP_CWORD" -gt 1 ] && case "${{COMP_WORDS[1]}}" in
-{cases}
-        *) words="" ;;
+    local current="${{COMP_WORDS[COMP_CWORD]}}" before="${{COMP_WORDS[COMP_CWORD-1]}}" name="${{COMP_WORDS[1]}}" words=""
+    [ "$current" = "=" ] && current=""
+    [ "$before" = "=" ] && before="${{COMP_WORDS[COMP_CWORD-2]}}"
+    case "$name $before" in
+{_cases(VALUES, 'words="{}"')}
+        *)
+            [ "$name" = audit ] && [ "$COMP_CWORD" -gt 2 ] && name="audit ${{COMP_WORDS[2]}}"
+            [ "$COMP_CWORD" -eq 1 ] && name=""
+            case "$name" in
+        "") words="{_top()}" ;;
+{_cases(_split(WORDS), 'words="{}"')}
+            esac ;;
     esac
-    COMPREPLY=($(compgen -W "$words" -- "${{COMP_WORDS[COMP_CWORD]}}"))
+    COMPREPLY=($(compgen -W "$words" -- "$current"))
 }}
 complete -o default -F {FUNCTION} {NAME}
 """
 
 
+def _split(words: Mapping[str, str]) -> dict[str, list[str]]:
+    return {name: text.split() for name, text in words.items()}
+
+
 def _zsh() -> str:
-    cases = "\n".join(f"        {name}) compadd -- {words} ;;" for name, words in WORDS.items())
     return f"""#compdef {NAME}
 {FUNCTION}() {{
     if (( CURRENT == 2 )); then
-        compadd -- {" ".join(WORDS)} --help --version
+        compadd -- {_top()}
         return
     fi
-    case "$words[2]" in
-{cases}
+    local name="$words[2]"
+    case "$name $words[CURRENT-1]" in
+{_cases(VALUES, "compadd -- {}; return")}
+    esac
+    [ "$name" = audit ] && (( CURRENT > 3 )) && name="audit $words[3]"
+    case "$name" in
+{_cases(_split(WORDS), "compadd -- {}")}
     esac
     _files
 }}
@@ -77,11 +122,15 @@ fi
 
 
 def _fish() -> str:
-    top = f"complete -c {NAME} -n __fish_use_subcommand -f -a '{' '.join(WORDS)} --help --version'\n"
-    return top + "".join(
-        f"complete -c {NAME} -n '__fish_seen_subcommand_from {name}' -a '{words}'\n"
-        for name, words in WORDS.items()
-    )
+    lines = [f"complete -c {NAME} -n __fish_use_subcommand -f -a '{_top()}'"]
+    for name, words in WORDS.items():
+        seen = " ; and ".join(f"__fish_seen_subcommand_from {word}" for word in name.split())
+        lines.append(f"complete -c {NAME} -n '{seen}' -a '{words}'")
+    for place, values in VALUES.items():
+        name, option = place.split(" --")
+        seen = f"__fish_seen_subcommand_from {name}"
+        lines.append(f"complete -c {NAME} -n '{seen}' -l {option} -x -a '{' '.join(values)}'")
+    return "\n".join(lines) + "\n"
 
 
 SCRIPTS: Final = {"bash": _bash, "zsh": _zsh, "fish": _fish}

@@ -4,6 +4,7 @@ import ast
 import functools
 import json
 import re
+import shlex
 import shutil
 import subprocess
 
@@ -11,6 +12,7 @@ import pytest
 
 from broker import arguments, completion_command, landlock, main, policy_profiles, service
 from broker.audit_command import _parser as audit_parser
+from broker.init_command import _parser as init_parser
 from frontend import command_line
 from protocol.messages import ResultCode
 from tests.support.command import COMMAND
@@ -74,12 +76,12 @@ def test_the_examples_of_every_help_use_only_flags_that_exist() -> None:
 
 
 def test_completions_are_the_commands_and_their_flags() -> None:
-    assert set(completion_command.WORDS) == COMMANDS
+    assert set(completion_command.WORDS) == COMMANDS | {f"audit {name}" for name in AUDIT}
     for name, words in completion_command.WORDS.items():
         if name == "audit":
             assert set(words.split()) == {*AUDIT, "--help"}
             continue
-        offered = help_of(name).split("examples:")[0]
+        offered = help_of(*name.split()).split("examples:")[0]
         assert flags_in(words) == {flag for flag in flags_in(offered) if flag.startswith("--")} | {
             "--help"
         }, name
@@ -94,12 +96,68 @@ def test_the_completions_work_in_bash() -> None:
         (["do"], "doctor"),
         (["run", "--j"], "--json"),
         (["audit", "ver"], "verify"),
+        (["audit", "verify", "--h"], "--head --help"),
+        (["init", "--profile", "py"], "python"),
+        (["init", "--profile", "=", "py"], "python"),
+        (["init", "--profile", "make", "--client", ""], "claude cursor vscode"),
+        (["init", "--client", "="], "claude cursor vscode"),
+        (["audit", "show", "--code", "T"], "TIMEOUT"),
+        (["audit", "stats", "--event", "ro"], "rotated"),
+        (["audit", "report", "--tool", ""], "run explain"),
+        (["run", "--cwd", ""], "--cwd --json --help"),
+        (["completion", "z"], "zsh"),
     ):
-        line = f"COMP_WORDS=(hardened-terminal-mcp {' '.join(words)}); COMP_CWORD={len(words)}"
+        line = f"COMP_WORDS=(hardened-terminal-mcp {shlex.join(words)}); COMP_CWORD={len(words)}"
         asked = f'{script}\n{line}; _hardened_terminal_mcp; echo "${{COMPREPLY[*]}}"'
         ended = subprocess.run(["bash", "-c", asked], capture_output=True, timeout=30, check=True)
         assert ended.stdout.decode().strip() == expected
         assert ended.stderr == b""
+
+
+def test_the_values_that_are_completed_are_those_that_the_options_take(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for place, values in completion_command.VALUES.items():
+        name, option = place.split()
+        parser, words = (audit_parser(), ["show", option]) if name == "audit" else (init_parser(), [option])
+        for value in values:
+            assert value in str(parser.parse_args([*words, value])), place
+        with pytest.raises(SystemExit):
+            parser.parse_args([*words, "nonsense"])
+        assert all(value in capsys.readouterr().err for value in values[:1]), place
+
+
+def test_the_completions_work_in_zsh() -> None:
+    if shutil.which("zsh") is None:
+        pytest.skip("zsh is not installed")
+    before = 'compdef() { }; _files() { }; compadd() { print -r -- "$@" }'
+    for words, expected in (
+        (["init", "--profile", "py"], "-- git-write go make node python rust"),
+        (["audit", "show", "--tool", ""], "-- run explain"),
+        (["audit", "verify", "--h"], "-- --log --head --help"),
+        (["audit", "ver"], "-- verify show stats report repair --help"),
+    ):
+        line = f"words=(hardened-terminal-mcp {shlex.join(words)}); CURRENT={len(words) + 1}"
+        asked = f"{before}; source <({COMMAND} completion zsh); {line}; _hardened_terminal_mcp"
+        ended = subprocess.run(["zsh", "-f", "-c", asked], capture_output=True, timeout=30, check=True)
+        assert ended.stdout.decode().strip() == expected
+        assert ended.stderr == b""
+
+
+def test_the_completions_work_in_fish() -> None:
+    if shutil.which("fish") is None:
+        pytest.skip("fish is not installed")
+    for words, expected in (
+        ("do", {"doctor"}),
+        ("init --profile py", {"python"}),
+        ("audit show --code T", {"TIMEOUT"}),
+        ("audit ver", {"verify"}),
+    ):
+        asked = f"{COMMAND} completion fish | source; complete -C 'hardened-terminal-mcp {words}'"
+        ended = subprocess.run(
+            ["fish", "--no-config", "-c", asked], capture_output=True, timeout=30, check=True
+        )
+        assert {line.split()[0] for line in ended.stdout.decode().splitlines()} == expected, words
 
 
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
