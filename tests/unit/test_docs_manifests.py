@@ -12,7 +12,7 @@ from frontend.tools import Tool
 from tests.support.documents import README, ROOT, VARIABLES_IN_CODE
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-REVERSE_DNS = re.compile(r"[a-zA-Z0-9.-]+/[a-zA-Z0-9._-]+")
+REVERSE_DNS = re.compile(r"[a-z0-9-]+(\.[a-z0-9-]+)+/[a-zA-Z0-9._-]+")
 SEMANTIC = re.compile(r"\d+\.\d+\.\d+")
 SHORT = 100
 
@@ -27,12 +27,20 @@ def test_the_registry_entry_has_what_its_schema_requires() -> None:
     assert entry.keys() <= {"$schema", "name", "title", "description", "version", "packages", "repository"}
     assert entry["$schema"].endswith("/2025-12-11/server.schema.json")
     assert REVERSE_DNS.fullmatch(entry["name"])
+    assert "repository" in entry or entry["name"].startswith("internal."), "what is nowhere belongs to nobody"
     assert 1 <= len(entry["description"]) <= SHORT
     assert 1 <= len(entry["title"]) <= SHORT
     assert SEMANTIC.fullmatch(entry["version"])
     for package in entry["packages"]:
         assert {"registryType", "identifier", "version", "transport"} <= package.keys()
         assert package["transport"] == {"type": "stdio"}
+
+
+def test_no_file_that_is_read_by_machines_has_a_word_that_somebody_was_to_replace() -> None:
+    for name in ("server.json", "manifest.json", "pyproject.toml"):
+        text = (ROOT / name).read_text(encoding="utf-8")
+        assert not re.search(r"OWNER|CHANGEME|FIXME|example\.(?:com|org)|your-name", text), name
+    assert "OWNER" not in README.read_text(encoding="utf-8")
 
 
 def test_the_registry_entry_is_about_this_package() -> None:
