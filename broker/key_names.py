@@ -34,6 +34,7 @@ _WHOLE = {
     "apikey": "api_key",
     "credential": "credential",
     "psk": "pre_shared_key",
+    "masterauth": "password",
 }
 _ENDINGS = {
     "password": "password",
@@ -86,6 +87,8 @@ _PLURALS = {
 @lru_cache(maxsize=4096)
 def kind_of(name: str) -> KeyKind | None:
     """The kind of secret that a setting of this name holds, or None."""
+    if name == "Sid":  # of a statement in an access policy
+        return None
     parts = split(name)
     joined = "".join(parts)
     for ending, kind in _PROVIDERS.items():
@@ -95,6 +98,8 @@ def kind_of(name: str) -> KeyKind | None:
         return None
     while len(parts) > 1 and (parts[-1] in words("trailers") or parts[-1].isdigit()):
         parts = parts[:-1]
+    if parts[-2:] == ["secret", "string"]:
+        return KeyKind("secret", certain=True)
     if parts[-1] in words("about_a_secret") and parts[-3:] != ["access", "key", "id"]:
         return None
     found = _last_telling_part(parts)

@@ -17,24 +17,52 @@ HEAD_BYTES = 256
 REMEMBERED_HEADS = 4096
 _KEYWORD = "pass|pwd|secret|token|key|cred|auth|psk|session|_pw|bindpw|rootpw|sid"
 _NAME = rf"[A-Za-z0-9_.\-]*(?i:{_KEYWORD})[A-Za-z0-9_.\-]*"
-_OPEN = r"""(?:\\{0,7}["'`]|&quot;|&#34;|&#39;|%22|%27)?"""
-_CLOSE = r"""(?:\\{0,7}["'`]|&quot;|&#34;|%22|\]|\)){0,4}"""
+_OPEN = r"""(?:\\{0,7}["'`]|\\+u002[27]|&quot;|&#34;|&#39;|%22|%27)?"""
+_CLOSE = r"""(?:\\{0,7}["'`]|\\+u002[27]|&quot;|&#34;|%22|\]|\)){0,4}"""
 _TYPE = r"(?:[ \t]*:[ \t]*&?(?:'static[ \t]+)?[A-Za-z][A-Za-z0-9_.<>\[\]|&? ]*)?"
-_SIGN = rf"(?:{_TYPE}[ \t]*(?:=>|:=|[?+:]?=|%3[Dd]|%253[Dd]|&#61;)|[ \t]*(?::|%3[Aa])|[ \t]*=>)[ \t]*"
-_LITERAL = r"(?:(?:[bfruBFRU]|rb|br|fr|rf)(?:[\"']))?"
+_EQUALS = r"(?:=>|:=|[?+:]?=|%3[Dd]|%253[Dd]|&#61;|\\+u003[Dd])"
+_SIGN = rf"(?:{_TYPE}[ \t]*{_EQUALS}|[ \t]*(?::|%3[Aa])|[ \t]*=>)[ \t]*(?:!![a-z]+[ \t]+)?"
+_LITERAL = r"(?:(?:[bfruBFRU$@]|rb|br|fr|rf)(?:[\"']))?"
 _ASSIGNED = rf"(NAME){_CLOSE}{_SIGN}{_LITERAL}(OPEN)"
+_MARKS = r"\\{0,3}[\"']?"
+_FIELD = rf"{_MARKS}[A-Za-z_]+{_MARKS}[ \t]*[:=][ \t]*{_MARKS}[A-Za-z0-9_]*{_MARKS},?[ \t\r\n]*"
+_VALUE_IS = rf"{_MARKS}(?i:(?:parameter)?value){_MARKS}[ \t]*[:=][ \t]*"
+_NAME_IS = rf"(?i:name|key|field|variable){_MARKS}[ \t]*[:=][ \t]*{_MARKS}"
+_TEXT = r"[ \t\r\n]*(?:<!\[CDATA\[)?(MARK)"
 _BLOCK = r"(NAME)[\"']?:[ \t]*[|>][\-+0-9]*[ \t]*\r?\n[ \t]+(MARK)"  # a block of lines, as in YAML
 _LINE = r"(?m:^)[ \t]*(NAME)[ \t]+(OPEN)[^\s:=|<>(]"  # two words on a line
+_NEXT = (  # value on a line of its own
+    r"(?m:^) *(?:- )?[\"']?(NAME)[\"']?[ \t]*[:=][ \t]*[(\\]?[ \t]*\r?\n(?:[ \t]*\r?\n)? *(OPEN)[^\s\-|>{\[#<(]"
+)
+_FLIPPED = (  # value and name as two fields
+    rf"(?:[{{(\-][ \t\r\n]*|<[A-Za-z:]+[ \t]+){_VALUE_IS}(OPEN)[^\s\"'{{}}<>\\,]+{_MARKS}"
+    rf"[ \t]*,?[ \t\r\n]*{_MARKS}{_NAME_IS}(NAME)"
+)
+_CALL = r"\b(NAME)\([ \t]*(MARK[\"'])"
+_COMPARED = r"(NAME)[\"'\])]{0,3}[ \t]*(?:[=!]==?|\|\||\?\?|\bor\b)[ \t]*(MARK[\"'])"
+_ELEMENTS = (
+    r"(?i:name|key)=[\"'](NAME)[\"'](?:[ \t]+[a-uw-zA-Z][A-Za-z:]*=[\"'][^\"'<>\n]*[\"'])*[ \t]*>[ \t\r\n]*"
+    rf"(?:<(?i:value)>)?{_TEXT}",  # element with the name as an attribute
+    rf"<(?i:name|key)>[ \t]*(NAME)[ \t]*</(?i:name|key)>[ \t\r\n]*<(?i:value|string)>{_TEXT}",
+    rf"<(?:[A-Za-z]+:)?(NAME)(?:[ \t][^<>\n]*)?>{_TEXT}",  # element
+)
+_FIELDS = (
+    rf"{_NAME_IS}(NAME){_MARKS}[,;]?[ \t\r\n]*(?:{_FIELD}){{0,2}}{_VALUE_IS}(OPEN)",  # name and value as two fields
+    rf"[\"':= ](NAME){_MARKS}(?:,?[ \t\r\n]+|[:=]?[ \t]*\{{[ \t\r\n]*)(?:{_FIELD}){{0,2}}{_VALUE_IS}(OPEN)",
+    _FLIPPED,
+)
+_OPTION = r"\B--?(NAME)(?:[ \t]*\\\r?\n[ \t]*|[ \t]+)(OPEN)[^\s\-]"  # of a command
 _OTHERS = (
-    r"<(?:[a-z]+:)?(NAME)(?:[ \t][^<>\n]*)?>(MARK)",  # element
-    r"\B--?(NAME)(?:[\"'],)?[ \t]+(OPEN)[^\s\-]",  # option of a command, also as elements of a list
-    r"\b(?:SetEnv|ENV|ARG|setx|set(?: -[gUx]+)*|export|setenv)[ \t]+(NAME)[ \t]+(OPEN)",  # directive
-    r"[\"':= ](NAME)[\"']?(?:,|:[ \t]*\{)?[ \t\r\n]+(?:[\"']?[A-Za-z]+[\"']?: ?[a-z0-9]+,\s*)?"
-    r"[\"']?(?i:value)[\"']?[ \t]*[:=][ \t]*(OPEN)",  # name and value as two fields
+    _OPTION,
+    r"\B--?(NAME)[\"'],[ \t\r\n]*(MARK[\"'])",  # the same as elements of a list
+    r"\b(?:SetEnv|ENV|ARG|setx|set(?: -[gUx]+)*|export|setenv|config(?: --[a-z]+)*(?: set)?)"
+    r"[ \t]+(NAME)[ \t]+(OPEN)",  # directive
+    r"#[ \t]*define[ \t]+(NAME)[ \t]+(MARK[\"'])",
     r"(?:\(|buildConfigField[^\n]*,)[ \t]*[\"'](NAME)[\"'][ \t]*,\s*(MARK(?:\\{0,3}[\"'])+)",  # two arguments of a call
-    r"\|[ \t]*`?(NAME)`?[ \t]+\|[ \t]+(MARK`?)",  # table row
+    r"(?:\||│)[ \t]*`?(NAME)`?[ \t]+(?:\||│)[ \t]+(MARK`?)",  # table row
     r"`(NAME)`[ \t]+(?:to|is|as)[ \t]+(MARK`)",  # prose with code marks
     _BLOCK,
+    _NEXT,
     _LINE,
 )
 _QUOTED = {
@@ -46,15 +74,15 @@ _NO_VALUE = (b"", b"{", b"(", b"<", b"=", b"\n", b"\r", b",", b";", b")", b"}", 
 _BARE = Expression(r"[^\s\"'`<>\\]+")
 _BLOCK_LINES = Expression(r"\S+(?:[ \t]*\r?\n[ \t]+[A-Za-z0-9+/=_\-]{20,})*")
 _CUT = Expression(
-    r"(?i)&[a-z_][a-z0-9_.\-]*=|&(?:quot|amp|#34);|%26[a-z_]+%3D|;[a-z_ ]+=|[,;](?:\s|$)|,[a-z_\"'{]+[\"']?[=:]"
+    r"(?i)&[a-z_][a-z0-9_.\-]*=|&(?:quot|amp|#34);|%26[a-z_]+%3D|;[a-z_ ]+=|[,;](?:\s|$)|,[a-z_.\"'{]+[\"']?[=:]"
 )
 
 
 class _Head(NamedTuple):
-    """What a head means: where in it the name begins and the value may begin, what opens the value, how it is written."""
+    """What a head means: the name, where in it the value may begin, what opens the value, how it is written."""
 
     kind: key_names.KeyKind
-    name: int
+    name: str
     value: int
     mark: bytes
     tight: bool
@@ -76,7 +104,7 @@ class _Forms:
         if head in self._known:
             return self._known[head]
         meaning = self._read(head)
-        if len(head) <= HEAD_BYTES:
+        if len(head) <= HEAD_BYTES and (meaning is None or meaning.form is not _FLIPPED):
             if len(self._known) >= REMEMBERED_HEADS:
                 self._known.clear()
             self._known[head] = meaning
@@ -87,10 +115,37 @@ class _Forms:
             spans = reader.here(head, 0, len(head))
             if spans is None or spans[0][1] != len(head):
                 continue
-            name, mark = spans[1], spans[2]
-            kind = key_names.kind_of(head[slice(*name)].decode())
-            return kind and _Head(kind, name[0], mark[1], head[slice(*mark)], mark[0] - name[1] == 1, form)
+            name, mark = (spans[2], spans[1]) if form is _FLIPPED else (spans[1], spans[2])
+            text = head[slice(*name)].decode()
+            kind = _kind(text, head[name[1] : mark[0]], form)
+            return kind and _Head(
+                kind,
+                text.lower(),
+                mark[1],
+                head[slice(*mark)],
+                mark[0] - name[1] == 1 and form is not _LINE,
+                form,
+            )
         return None
+
+
+def _kind(name: str, between: bytes, form: str) -> key_names.KeyKind | None:
+    """What the name promises where it stands so."""
+    kind = key_names.kind_of(name)
+    if kind is None:
+        return None
+    if name == "PASS" and b":" in between:  # the verdict of a test
+        return None
+    if form is _CALL and not name.rpartition(".")[2].lower().startswith(_SETTERS):
+        return None
+    if form in (_CALL, _COMPARED):
+        return kind if kind.name in _TYPED else kind._replace(certain=False)
+    return kind._replace(certain=False, bare=True) if form is _NEXT and between[-1:] == b"\n" else kind
+
+
+_SETTERS = ("set", "with", "use", "password", "passphrase", "secret", "apikey", "api_key")
+_SPOKEN = ("password", "passphrase", "pre_shared_key")
+_TYPED = ("password", "passphrase", "secret", "secret_key", "api_key")
 
 
 def _filled(form: str, group: str) -> str:
@@ -98,42 +153,87 @@ def _filled(form: str, group: str) -> str:
     return form.replace("(NAME", group + _NAME).replace("(OPEN", group + _OPEN).replace("(MARK", group)
 
 
-_FORMS = (_Forms((_ASSIGNED,)), _Forms(_OTHERS))
+_FORMS = (_Forms((_COMPARED, _CALL, _ASSIGNED)), _Forms((*_ELEMENTS, *_FIELDS)), _Forms(_OTHERS))
+"""All forms as one automaton have so many states that it runs ten times slower than the three one after the other."""
 
 
 def find(data: bytes) -> Iterator[Found]:
     """All values in `data` whose names promise a secret. What was judged before in this text is not judged again."""
     judged: dict[tuple[bytes, bool, bool, key_names.KeyKind], bool] = {}
     for forms in _FORMS:
+        if forms is _FORMS[1] and not any(sign in data for sign in (b"<", b"alue", b"ALUE")):
+            continue
         for start, end in forms.scan.each_last_of_a_run(data):
             head = forms.read(data[start:end])
-            if head is None or data[max(0, start - 3) : start] == b"://":
+            if head is None or data[max(0, start - 10) : start].endswith(
+                (b"://", b"[REDACTED:", b"[REDACTED")
+            ):
                 continue
             begin = start + head.value
             if data[begin : begin + 1] in _NO_VALUE:
                 continue
-            stop, quoted = (
-                _block_end(data, begin) if head.form is _BLOCK else _value_end(data, begin, head.mark)
-            )
-            if head.form is _LINE and not _ends_line(data, stop + quoted):
+            stop, quoted = _end(data, begin, head)
+            if head.form is _NEXT and head.mark and not quoted:
+                continue
+            if head.form in (_LINE, _NEXT) and not _ends_line(
+                data, stop + quoted, b";\r" if head.form is _LINE else b"\r"
+            ):
                 continue
             value = data[begin:stop] if head.form is not _BLOCK else data[begin:stop].split()[0]
             key = (value, quoted, head.tight, head.kind)
             if key not in judged:
                 judged[key] = _is_secret(*key)
-            if judged[key]:
+            if judged[key] or _is_word(data, begin, stop, quoted, head):
                 yield begin, stop, head.kind.name
+
+
+def _end(data: bytes, begin: int, head: _Head) -> tuple[int, bool]:
+    if head.form is _BLOCK:
+        return _block_end(data, begin)
+    if head.form in _ELEMENTS:
+        stop, closed = _value_end(data, begin, b"<")
+        if closed and data[stop : stop + 2] == b"</":
+            return (stop - 3 if data[stop - 3 : stop] == b"]]>" else stop), True
+    return _value_end(data, begin, head.mark)
 
 
 def _is_secret(value: bytes, quoted: bool, tight: bool, kind: key_names.KeyKind) -> bool:  # noqa: FBT001
     text = value.decode(errors="replace")
     if kind.bare and (randomness.is_uuid(text) or randomness.is_hexadecimal(text)):
         return False
-    return placeholders.is_secret_value(text, quoted=quoted, certain=kind.certain, tight=tight)
+    return placeholders.is_secret_value(
+        text, quoted=quoted, certain=kind.certain, tight=tight, spoken=kind.name in _SPOKEN
+    )
 
 
-def _ends_line(data: bytes, position: int) -> bool:
-    return data[position : position + 3].lstrip(b";\r")[:1] in (b"", b"\n")
+def _is_word(data: bytes, begin: int, stop: int, quoted: bool, head: _Head) -> bool:  # noqa: FBT001
+    """A plain word may be a password too, where its place says that it is a value and no code or prose."""
+    if (
+        head.kind.name not in _SPOKEN
+        or not head.kind.certain
+        or head.form in (_CALL, _COMPARED, _LINE, _NEXT)
+    ):
+        return False
+    if not placeholders.is_plain_word(data[begin:stop].decode(errors="replace"), head.name):
+        return False
+    after = data[stop : stop + 2]
+    if quoted:
+        return True
+    if head.form is _OPTION:
+        return after == b" -" or (after[:1] in (b"", b"\n") and _is_typed(data, begin))
+    return data[begin - 1 : begin] == b"=" and (
+        after[:1] in (b"", b"\n", b"\r", b" ", b"&", b'"', b"'") or after[:1] == b";" != after
+    )
+
+
+def _is_typed(data: bytes, position: int) -> bool:
+    """Does the line begin with a prompt?"""
+    line = data.rfind(b"\n", max(0, position - HEAD_BYTES), position) + 1
+    return data[line : line + 2] in (b"$ ", b"+ ", b"> ")
+
+
+def _ends_line(data: bytes, position: int, skip: bytes) -> bool:
+    return data[position : position + 3].lstrip(skip)[:1] in (b"", b"\n")
 
 
 def _block_end(data: bytes, start: int) -> tuple[int, bool]:

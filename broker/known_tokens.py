@@ -5,7 +5,6 @@ keyword stands is that pattern's expression tried, within a bounded neighbourhoo
 number of patterns. This module decides where; whether a value is a placeholder is decided in `placeholders`.
 """
 
-from binascii import Error, a2b_base64
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 
@@ -24,20 +23,6 @@ def _unmasked(condition: Callable[[str], bool]) -> Callable[[str], bool]:
     return lambda value: condition(value) and not placeholders.is_masked(value)
 
 
-def _is_basic(value: str) -> bool:
-    """RFC 7617: base64 of user, colon, password."""
-    try:
-        text = a2b_base64(value + "=" * (-len(value) % 4))
-    except Error:
-        return False
-    user, colon, password = text.partition(b":")
-    return (
-        bool(colon and password)
-        and user.isascii()
-        and not placeholders.is_stand_in(text.decode(errors="replace"))
-    )
-
-
 _CHECKS: dict[str, Callable[[str], bool]] = {
     "any": lambda value: len(value) > 3,
     "token": _unmasked(lambda value: True),
@@ -48,14 +33,18 @@ _CHECKS: dict[str, Callable[[str], bool]] = {
     "three_classes": _unmasked(lambda value: randomness.classes(value) == 3),
     "random": _unmasked(lambda value: randomness.classes(value) >= 2 and randomness.entropy_bits(value[:200]) > 3.5),
     "chance": placeholders.is_chance,
+    "strewn": _unmasked(lambda value: randomness.classes(value) == 3 and randomness.mixing(value) > 0.45),
     "jwt": lambda value: len(set(value)) > 12 and "." in value,
-    "basic": _is_basic,
+    "basic": placeholders.is_basic,
     "value": lambda value: not placeholders.is_stand_in(value),
     "password": placeholders.is_password,
+    "typed": lambda value: placeholders.is_password(value) and not placeholders.is_prompt(value),
     "command_password": placeholders.is_command_password,
     "header": placeholders.is_header_value,
     "opaque": lambda value: randomness.is_opaque(value) and not placeholders.is_stand_in(value),
-    "generated": lambda value: randomness.classes(value) + (not value.isalnum()) >= 3 and not placeholders.is_stand_in(value),
+    "generated": placeholders.is_generated,
+    "userinfo": placeholders.is_token_in_url,
+    "kubernetes": placeholders.is_kubernetes_value,
     "credential": lambda value: placeholders.is_secret_value(value, quoted=True, certain=True),
 }  # fmt: skip
 
@@ -63,7 +52,7 @@ _CHECKS: dict[str, Callable[[str], bool]] = {
 class _Rule:
     """A pattern with its expressions."""
 
-    __slots__ = ("before", "check", "checked_by", "expression", "inner", "name", "reach", "value")
+    __slots__ = ("before", "check", "checked_by", "expression", "inner", "name", "reach", "value", "within")
 
     def __init__(self, pattern: Pattern) -> None:
         flags = "(?i)" if pattern.anycase else ""
@@ -71,6 +60,7 @@ class _Rule:
         self.expression = Expression(flags + pattern.expression)
         self.inner = Expression(flags + pattern.inner) if pattern.inner else None
         self.value = pattern.value
+        self.within = pattern.within
         self.before = pattern.before
         self.reach = pattern.reach
         self.checked_by = pattern.check
@@ -79,7 +69,7 @@ class _Rule:
     def find(self, data: bytes, places: list[tuple[int, int]], judged: Judged) -> Iterator[Found]:
         """What this pattern finds at its keywords' places; what was judged before in this text is not judged again."""
         for match in self._matches(data, places):
-            for spans in (match,) if self.inner is None else self.inner.each(data, *match[0]):
+            for spans in (match,) if self.inner is None else self.inner.each(data, *match[self.within]):
                 begin, stop = self._value(spans)
                 if begin < stop and self._accepts(data[begin:stop], judged):
                     yield begin, stop, self.name

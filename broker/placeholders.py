@@ -4,6 +4,7 @@ Always true: the decision depends on the value and on how it was written, never 
 only judges what others found.
 """
 
+from binascii import a2b_base64
 from functools import lru_cache
 
 from broker.randomness import (
@@ -11,6 +12,7 @@ from broker.randomness import (
     classes,
     has_digit,
     is_gibberish,
+    is_hexadecimal,
     is_monotonous,
     is_opaque,
     is_uuid,
@@ -21,14 +23,25 @@ from broker.regex_engine import Expression, escaped
 
 MARKER = "[redacted:"
 SHORTEST = 6
+LONGEST_WORD = 24
 MIXED_ABOVE = 0.42
 TELLING_PART = 7
 _VARIABLE = Expression(
     r"\$(?:[A-Z_][A-Z0-9_]{2,}|[a-z_][a-z0-9_]*(?:$|[^a-zA-Z0-9])|[0-9]$)|%[A-Za-z_]+%$|%[sdrvqf]$|%\([a-z_]+\)|@[a-z][a-z0-9_/.\-]*$|[*&]+[A-Za-z_][A-Za-z0-9_]*$|:[a-z_]+$|\?$|[#.][a-z][a-z\-]*$"
-    r"|#[0-9A-Fa-f]{3,8}$|[A-Z]{2,}(?:_[A-Z]+)+$|(?i:password|passwd|secret|token|pass|test|user|admin|qwerty|welcome)[0-9!]{0,4}$"
+    r"|#[0-9A-Fa-f]{3,8}$|[A-Z]{2,}(?:_[A-Z]+)+$|[*&]+[A-Za-z_][A-Za-z0-9_.]*$|\{(?:[a-z_][a-z0-9_.\[\]:]*|[A-Za-z_.]+)\}$|[0-9]\*[a-z]+$|(?i:password|passwd|secret|token|pass|test|user|admin|qwerty|welcome)[0-9!]{0,4}$"
 )
 _SPOKEN_OF = Expression(
     r"(?i)[A-Za-z_][A-Za-z0-9_.]*(?:key|token|secret|passw|_pass|credential|encryption|signature|auth|type|error)[A-Za-z0-9_.]*$"
+)
+_FORMAT = Expression(
+    r"%[0-9]*\.[0-9]*f|%(?:[srvqf]|d(?:[^0-9A-Fa-f]|$)).*%[sdrvqf]|\[(?:a-z|A-Z|0-9)|[a-zA-Z0-9]-[zZ9]\]|\.\.\."
+)
+_NUMBER = Expression(
+    r"-?0[xX][0-9A-Fa-f]{1,16}[uUlL]*$|[0-9]{1,5}/(?:tcp|udp|sctp)$|[A-Z]{2,6}-[0-9]{1,3}$"
+    r"|[\^~<>=v]{0,2}[0-9]+(?:\.[0-9x*]+){1,3}(?:-[a-z]+[.0-9]*)?(?:\+[a-z0-9.]+)?$"
+)
+_ASSIGNMENT = Expression(
+    r"[a-z_]{3,}=[A-Za-z0-9_.]+$|[A-Za-z_$][A-Za-z0-9_$]*(?:=$|(?:\.[A-Za-z0-9_$]+)+=[A-Za-z_$])"
 )
 _NAME_PATH = Expression(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)+$")
 _VERSIONED = Expression(r"[a-z][a-z\-]*-[0-9]+(?:\.[0-9]+)+$")
@@ -44,6 +57,7 @@ def is_stand_in(value: str) -> bool:
         or MARKER in low
         or _has_part_of_stand_in(low, chance=is_chance(value))
         or _is_variable(value)
+        or _finds(_FORMAT, value)
         or is_monotonous(low)
         or _is_path(value)
     )
@@ -90,10 +104,18 @@ def _looks_at(expression: Expression, value: str) -> bool:
     return expression.here(data, 0, len(data)) is not None
 
 
-def is_secret_value(value: str, *, quoted: bool, certain: bool, tight: bool = False) -> bool:
+def _finds(expression: Expression, value: str) -> bool:
+    data = value.encode(errors="replace")
+    return expression.first(data, 0, len(data)) is not None
+
+
+def is_secret_value(
+    value: str, *, quoted: bool, certain: bool, tight: bool = False, spoken: bool = False
+) -> bool:
     """The judgement for the value of a setting whose name promises a secret (`certain`) or hints at one.
 
-    `tight`: name, sign and value stand together without blanks, as in an environment file.
+    `tight`: name, sign and value stand together without blanks, as in an environment file. `spoken`: it may be
+    several words, as a password or passphrase may.
     """
     value = value[:LOOK_CHARACTERS]
     if len(value) < SHORTEST:
@@ -101,15 +123,37 @@ def is_secret_value(value: str, *, quoted: bool, certain: bool, tight: bool = Fa
     if is_stand_in(value) or _is_name_of_something(value, literal=quoted or tight):
         return False
     if not certain:
-        return is_opaque(value) and not _is_plain_datum(value) and not _is_code(value)
+        return is_basic(value) or (is_opaque(value) and not _is_plain_datum(value) and not _is_code(value))
+    if quoted and " " in value.strip():
+        return spoken and _is_phrase(value)
     return _is_promised(value, quoted=quoted, literal=quoted or tight)
+
+
+def _is_phrase(value: str) -> bool:
+    """Words that nobody would say of a password: no sentence, no label, no code."""
+    parts = value.split(" ")
+    if not 2 <= len(parts) <= 12 or value[-1] in ".:?" or any(c in value for c in "(){}[]<>=|\\;/"):
+        return False
+    if value[0].isupper() and not has_digit(value):
+        return False
+    return all(part and part.strip(",!'").lower() not in words("speech") for part in parts)
 
 
 def _is_name_of_something(value: str, *, literal: bool) -> bool:
     """An identifier that speaks of secrets (`Ed25519PrivateKey`), or a path of names where code may stand."""
-    if is_chance(value):
-        return False
-    return _looks_at(_SPOKEN_OF, value) or (not literal and _looks_at(_NAME_PATH, value))
+    if not literal and (_looks_at(_ASSIGNMENT, value) or _is_identifier(value)):
+        return True
+    return not is_chance(value) and _looks_at(_SPOKEN_OF, value)
+
+
+def _is_identifier(value: str) -> bool:
+    """What stands bare where code may stand: `win32api.RegOpenKeyEx`, `pkcs12_val`, `hexTestKey`."""
+    if _looks_at(_SPOKEN_OF, value):
+        return True
+    parts = value.split("_")
+    if len(parts) > 1 and all(_is_wordy(part.rstrip("0123456789")) for part in parts if part):
+        return True
+    return _looks_at(_NAME_PATH, value) and not (is_chance(value) and is_gibberish(value))
 
 
 def _is_promised(value: str, *, quoted: bool, literal: bool) -> bool:
@@ -118,8 +162,6 @@ def _is_promised(value: str, *, quoted: bool, literal: bool) -> bool:
         return True
     if _is_letters(value):
         return (is_gibberish(value) or (literal and is_chance(value))) and (literal or len(value) >= 8)
-    if quoted and " " in value.strip():
-        return False
     return (quoted or not _is_code(value)) and not _is_plain_datum(value)
 
 
@@ -159,15 +201,38 @@ def _is_plain_datum(value: str) -> bool:
         return len(value) < 8 or digits != value
     if value[0] == "=" or value.startswith("~/") or "://" in value or value.startswith(("./", "../", "\\\\")):
         return True
-    if _looks_at(_VERSIONED, value.lower()):
+    if _looks_at(_VERSIONED, value.lower()) or _looks_at(_NUMBER, value):
         return True
-    parts = value.replace("-", "_").replace(".", "_").replace("/", "_").replace(":", "_").split("_")
-    return len(parts) > 1 and all(part.isalpha() and not is_gibberish(part) for part in parts if part)
+    for joint in "-./:+,":
+        value = value.replace(joint, "_")
+    parts = value.split("_")
+    return len(parts) > 1 and all(_is_wordy(part) for part in parts if part)
+
+
+def _is_wordy(part: str) -> bool:
+    return part.isalpha() and not is_gibberish(part)
+
+
+def is_plain_word(value: str, name: str) -> bool:
+    """A word that says nothing of passwords nor repeats the setting's name: `hunter`, but not `verify` of `VERIFY_PASSWORD`."""
+    if not (SHORTEST <= len(value) <= LONGEST_WORD and value.isalpha() and value.islower()) or value in name:
+        return False
+    return not is_stand_in(value) and not any(part in value for part in word_parts("telling_parts"))
 
 
 def is_password(value: str) -> bool:
     """For places that hold nothing but a password: all that is no stand-in."""
     return len(value) >= 3 and not is_stand_in(value)
+
+
+def is_prompt(value: str) -> bool:
+    """`Enter your password: `: asks for one."""
+    return value.rstrip()[-1:] in (":", "?") or (" " in value.strip() and "assword" in value)
+
+
+def is_generated(value: str) -> bool:
+    """For prose: three of small letters, capitals, digits and signs, and no markup."""
+    return classes(value) + (not value.isalnum()) >= 3 and value[0] != "\\" and not is_stand_in(value)
 
 
 def is_command_password(value: str) -> bool:
@@ -183,6 +248,38 @@ def is_command_password(value: str) -> bool:
 
 def is_header_value(value: str) -> bool:
     """What stands in an Authorization header: anything long and mixed."""
-    if len(value) < 8 or is_stand_in(value) or "=" in value.rstrip("="):
+    if len(value) < 8 or is_stand_in(value) or "=" in value.rstrip("=") or _is_identifier(value):
         return False
     return has_digit(value) or is_uuid(value) or is_gibberish(value)
+
+
+def is_basic(value: str) -> bool:
+    """RFC 7617: base64 of user, colon, password."""
+    user, colon, password = _decoded(value).partition(":")
+    return bool(colon and user and password) and not is_stand_in(f"{user}:{password}")
+
+
+def _decoded(value: str) -> str:
+    """The readable text that `value` is the base64 of, or nothing."""
+    try:
+        text = a2b_base64(value + "=" * (-len(value) % 4)).decode("ascii")
+    except ValueError:
+        return ""
+    return text if text.isprintable() else ""
+
+
+def is_token_in_url(value: str) -> bool:
+    """A token where a user's name may stand; `https://` and 32 hexadecimal digits are a public identifier of some services."""
+    if is_stand_in(value) or is_uuid(value) or not has_digit(value):
+        return False
+    if is_hexadecimal(value):
+        return len(value) >= 40
+    return is_chance(value) or mixing(value) > MIXED_ABOVE
+
+
+def is_kubernetes_value(value: str) -> bool:
+    """A value of a Secret's data, in base64 or plain: all but words, numbers, certificates."""
+    text = _decoded(value)
+    if text:
+        return not (text.isalpha() or text.isdigit() or "CERTIFICATE" in text or is_stand_in(text))
+    return is_secret_value(value, quoted=True, certain=True)

@@ -10,7 +10,10 @@ from math import log2
 from broker.redaction_catalogue import letter_pairs
 
 LOOK_CHARACTERS = 512
-GIBBERISH_BELOW = 0.46  # share of common letter pairs; 97 % of words lie above, 92 % of random letters below
+LIKE_CHANCE = 6  # the rank of a pair that is as common in words as by chance
+SHORT_LETTERS = (
+    10  # shorter ones are gibberish only if clearly so: 2 % of words and 3 to 25 % of random letters err
+)
 
 
 def entropy_bits(value: str) -> float:
@@ -38,14 +41,15 @@ def is_monotonous(value: str) -> bool:
 
 
 def is_gibberish(value: str) -> bool:
-    """Letters that no language puts together so: few common pairs, or capitals strewn in (`YAufAYDtGZ`)."""
+    """Letters that no language puts together so: rare pairs, or capitals strewn in (`YAufAYDtGZ`)."""
     letters = "".join(c for c in value[:LOOK_CHARACTERS] if c.isascii() and c.isalpha())
     if len(letters) < 5:
         return False
     low = letters.lower()
     pairs = letter_pairs()
-    common = sum(low[i : i + 2] in pairs for i in range(len(low) - 1)) / (len(low) - 1)
-    return common < GIBBERISH_BELOW or (len(letters) >= 10 and _turns(letters) / len(letters) > 0.5)
+    ranks = sum(pairs[low[i : i + 2]] for i in range(len(low) - 1)) / (len(low) - 1)
+    likely = LIKE_CHANCE - 0.32 * max(0, SHORT_LETTERS - len(low))
+    return ranks < likely or (len(letters) >= 10 and _turns(letters) / len(letters) > 0.5)
 
 
 def _turns(letters: str) -> int:

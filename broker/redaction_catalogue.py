@@ -21,6 +21,7 @@ class Pattern(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     head: str | None = None
     value: int = 0
     inner: str | None = None
+    within: int = 0
     before: int = 0
     reach: int = REACH_BYTES
     anycase: bool = False
@@ -58,8 +59,10 @@ def word_parts(name: str) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=1)
-def letter_pairs() -> frozenset[str]:
-    """Pairs of letters that are common in words."""
-    return frozenset(
-        first + second for first, seconds in catalogue().letter_pairs.items() for second in seconds
-    )
+def letter_pairs() -> dict[str, int]:
+    """How common each pair of letters is in words, against pairs by chance: 6 as common, each step half a power of e."""
+    return {
+        first + chr(ord("a") + place): int(rank)
+        for first, ranks in catalogue().letter_pairs.items()
+        for place, rank in enumerate(ranks)
+    }

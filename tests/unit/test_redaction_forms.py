@@ -1,0 +1,201 @@
+"""Ways of writing a secret beside its name, each with what looks like it and is none: source, prose, lock files, interfaces."""
+
+import pytest
+
+from broker.redaction import Redactor
+from tests.support.random_text import filled
+
+redact = Redactor().redact
+STRONG = [filled("{base62:20}"), filled("{base62:12}", 3), filled("{lower36:12}", 2)]
+LETTERS = [
+    filled("{base52:14}", seed).lower() for seed in (3, 5, 8)
+]  # no digit: only the order of the letters tells
+
+PAIRS = [
+    '{{"name":"DB_PASSWORD","value":"{}"}}',
+    '{{"value":"{}","name":"DB_PASSWORD"}}',
+    '[{{"Name": "DbPassword", "Type": "SecureString", "Value": "{}"}}]',
+    '{{\n  "Value": "{}",\n  "Name": "DbPassword"\n}}',
+    '{{\\"name\\":\\"DB_PASSWORD\\",\\"value\\":\\"{}\\"}}',
+    "        env:\n        - name: DB_PASSWORD\n          value: {}\n        - name: PORT\n          value: 80\n",
+    '        - value: "{}"\n          name: DB_PASSWORD\n',
+    "ParameterKey=DBPassword,ParameterValue={}\n",
+    '<property name="connection.password">{}</property>',
+    '<setting name="Password" serializeAs="String">\n  <value>{}</value>\n</setting>',
+    "<property>\n  <name>db.password</name>\n  <value>{}</value>\n</property>",
+    '<add value="{}" key="DbPassword"/>',
+    "<key>apiToken</key>\n<string>{}</string>",
+    "<secret><![CDATA[{}]]></secret>",
+    "<password>\n  {}\n</password>",
+]
+NEXT_LINE = [
+    "password:\n  {}\nport: 80\n",
+    'password:\n  "{}"\n',
+    'PASSWORD = (\n    "{}"\n)\n',
+    "tool --password \\\n  {} \\\n  --verbose\n",
+    'args: [\n  "--token",\n  "{}"\n]\n',
+]
+ESCAPED = [
+    "password\\u003d{}\\u0026x\\u003d1",
+    "{{\\u0022password\\u0022:\\u0022{}\\u0022}}",
+    "DB_PASSWORD=$'{}'\n",
+    "password: !!str {}\n",
+]
+CODE = [
+    'client.setPassword("{}");',
+    'builder.password("{}").build()',
+    '#define API_SECRET "{}"',
+    'if password == "{}":',
+    "git config user.password {}",
+    "│ password │ {} │",
+    "masterauth {}\n",
+    '"secret_string": "{}",',
+]
+COMMANDS = [
+    "sqlplus app/{}@orcl\n",
+    "kubectl create secret generic db --from-literal=dsn={}\n",
+    "gh secret set DSN --body {}\n",
+    "lftp -u ada,{} files.example.com\n",
+    "nmcli dev wifi connect home password {}\n",
+    "net user ada {} /add\n",
+    "wpa_passphrase home {}\n",
+    "openssl enc -aes-256-cbc -k {} -in a\n",
+    "machine example.com password {} login ada\n",
+]
+
+
+def _only_the_value_goes(written: str, value: str) -> None:
+    before, after = written.format("\0").split("\0")
+    result = redact(written.format(value))
+    assert value not in result, result
+    assert result.startswith(before + "[REDACTED:"), result
+    assert result.endswith("]" + after), result
+    assert redact(result) == result
+
+
+@pytest.mark.parametrize("value", STRONG)
+@pytest.mark.parametrize("written", PAIRS + NEXT_LINE + ESCAPED + CODE + COMMANDS)
+def test_the_value_goes_wherever_its_name_stands(written: str, value: str) -> None:
+    _only_the_value_goes(written, value)
+
+
+@pytest.mark.parametrize("value", LETTERS)
+@pytest.mark.parametrize(
+    "written", ["DB_PASSWORD={}\n", "tool --token {} --json", *PAIRS[:3], 'password: "{}"']
+)
+def test_letters_that_make_no_word_are_a_secret_without_a_digit(written: str, value: str) -> None:
+    _only_the_value_goes(written, value)
+
+
+PHRASES = ["correct horse battery", "velvet umber", "four small words more", "Tr0ub4dor 3 mills"]
+
+
+@pytest.mark.parametrize("phrase", PHRASES)
+@pytest.mark.parametrize(
+    "written",
+    [
+        'password: "{}"\n',
+        "DB_PASSWORD='{}'\n",
+        '{{"passphrase": "{}", "port": 1}}',
+        "<password>{}</password>",
+        "tool --password '{}' --all",
+    ],
+)
+def test_a_quoted_password_may_be_several_words(written: str, phrase: str) -> None:
+    _only_the_value_goes(written, phrase)
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "DB_PASSWORD={}\n",
+        "tool --password={} --all",
+        "?user=ada&password={}&x=1",
+        'password = "{}"',
+        "$ tool --password {}",
+    ],
+)
+def test_a_plain_word_is_a_password_where_a_value_must_stand(written: str) -> None:
+    _only_the_value_goes(written, "kestrel")
+
+
+def test_a_token_in_the_place_of_a_user_is_redacted() -> None:
+    for token in (filled("{base62:24}"), filled("{hex:40}")):
+        for written in (
+            "https://{}@github.com/acme/web.git",
+            "https://{}:x-oauth-basic@github.com/acme/web.git",
+        ):
+            assert redact(written.format(token)) == written.format("[REDACTED:url_token]")
+
+
+def test_all_data_of_a_kubernetes_secret_is_redacted() -> None:
+    value = filled("{base62:22}") + "=="
+    for text in (
+        f"apiVersion: v1\ndata:\n  dsn: {value}\nkind: Secret\nmetadata:\n  name: web\n",
+        f"kind: Secret\nmetadata:\n  name: web\ntype: Opaque\ndata:\n  dsn: {value}\n",
+        f'{{"apiVersion":"v1","data":{{"dsn":"{value}"}},"kind":"Secret"}}',
+    ):
+        assert redact(text) == text.replace(value, "[REDACTED:kubernetes_secret]")
+
+
+STAYS = [
+    # source code
+    "authorization = base64.decodebytes(authorization)",
+    "RegOpenKeyEx = win32api.RegOpenKeyEx",
+    "\tpass          *analysis.Pass",
+    "\tSetsecret_cnt              uint64",
+    "\tPPPIOCSPASS = 0x40107447",
+    "const errors = {hexKey: hexPKCS1TestPKCS8Key}",
+    'token_range = "%d,%d-%d,%d:" % (a + b)',
+    "netrc = f'machine {host} login {self.username} password {self.password}'",
+    'TOKEN_STRINGS = "[A-Za-z0-9._~+/-]+=*"',
+    "credentials._private_key_pkcs12 = pkcs12_val",
+    "P.Minipass=P.isWritable=P.isStream=void 0;",
+    'const secret = await user.password("New password: ")',
+    "parser.add_argument('--private-key', help=help_text, required=True)",
+    'MovedAttribute("HTTPPasswordMgr", "urllib2", "urllib.request")',
+    'if (token === "identifier1") return;',
+    'get_password("db1.example.com")',
+    "def get_token(self) -> Token:\n    return self.token\n",
+    "connect(user=user, password=passwd)",
+    'VERIFY_PASSWORD = "verify"',
+    '"Sid": "AllowReadOfQueue1",',
+    "token = 1*tchar",
+    # tests and their names
+    "    --- PASS: TestVet/5 (0.07s)",
+    "PASS: TestRotation/sub2",
+    # lock files and manifests
+    '    "minipass": "^7.0.3",',
+    '    "@octokit/auth-token": "^6.0.0",',
+    "js-tokens@^4.0.0:",
+    # prose and interfaces
+    'password: "Please choose a new one."',
+    '"password": "Your new password"',
+    'password: "must not be empty"',
+    "The password: correct horse battery",
+    "use --username and --password options\nof the program",
+    'problem identified by "jamesh"',
+    "The login and password portion of the URL is not allowed.",
+    "the token CancellationTokenSource is disposed",
+    '"login.password": "Wachtwoord",',
+    # names and values that are no secrets
+    '{"name":"DB_PASSWORD","valueFrom":{"secretKeyRef":{"name":"db","key":"password"}}}',
+    "- name: DB_PASSWORD\n  valueFrom:\n    secretKeyRef:\n      name: web-db\n",
+    '{"name":"token_type","value":"Bearer"}',
+    "password:\n  description: the password to use\n",
+    "tokens:\n  - first\n  - second\n",
+    "generate-key:\n\tpython3\n",
+    "https://ada@bitbucket.org/acme/web.git",
+    "https://0123456789abcdef0123456789abcdef@o1.ingest.example.com/42",
+    "kubectl create configmap web --from-literal=LOG_LEVEL=debug1",
+    "kind: ConfigMap\ndata:\n  dsn: cG9zdGdyZXM6Ly9kYjEvc2hvcA==\n",
+    "kpasswd\t\t464/tcp",
+    "pwd pwdmodule.c",
+    "<pwd.h>\n#include <grp.h>\n",
+    "--key='AAAAB3NzaC1yc2EAAAADAQABAAABgQC7' # public",
+]
+
+
+@pytest.mark.parametrize("text", STAYS)
+def test_what_only_looks_like_one_comes_back_as_the_same_object(text: str) -> None:
+    assert redact(text) is text
