@@ -18,11 +18,13 @@ from tests.support.waiting import eventually
 
 PROGRAMS = Path(__file__).parent / "programs"
 _HOLDER = """
-import os, sys, time
+import os
 open(os.environ["TMPDIR"] + "/private", "w").write("x")
 print("up", flush=True)
-time.sleep(float(sys.argv[1]))
+open("go").read()
 """
+_GO = 'python3 -c \'open("go", "w")\''
+"""Lets the holder end: it waits for who opens the other end of a fifo."""
 POLICY = f"""
 [commands]
 allow = ["python3"]
@@ -51,6 +53,7 @@ def _prepared(policy: str, identity: Identity) -> Cage:
     for name in ("daemon.py", "neighbour.py"):
         shutil.copy(PROGRAMS / name, cage.jail / name)
     (cage.jail / "holder.py").write_text(_HOLDER)
+    os.mkfifo(cage.jail / "go")
     cage.give_jail()
     return cage
 
@@ -68,7 +71,7 @@ def brief_calls(identity: Identity) -> Iterator[Calls]:
 
 
 def test_one_call_cannot_reach_another(calls: Calls) -> None:
-    marker = processes.unique_seconds().replace("300.", "3.")
+    marker = processes.unique_seconds()
     held = calls.start(f"python3 holder.py {marker}")
     processes.wait_until_running(marker)
     (pid,) = processes.marked(marker)
@@ -77,6 +80,7 @@ def test_one_call_cannot_reach_another(calls: Calls) -> None:
     answer = calls.run(f"python3 neighbour.py {pid} {folder}")
     assert answer.stdout.splitlines() == ["tried"], answer
     assert processes.alive(pid)
+    assert calls.run(_GO).code == "OK"
     ended = calls.result(held)
     assert (ended.code, ended.exit_code, ended.stdout) == ("OK", 0, "up\n")
     assert not os.path.exists(folder)
