@@ -17,7 +17,7 @@ from broker.audit_reading import Found, entries, entries_backwards, follow, sour
 from broker.audit_record import EventLine, Line
 from broker.audit_selection import Selection
 
-_TIME = f"{'TIME':11}{'(UTC)':8}"
+_TIME = f"{'TIME (UTC)':19}"
 _VERDICT_WIDTH = 17
 _NUMBERS = (("EXIT", 4), ("TOOK", 7), ("OUT", 7), ("ERR", 7))
 _COMMAND_ROOM = 24
@@ -198,7 +198,8 @@ def headings(style: Style) -> str:
     """Return the first line of the table."""
     layout = layout_of(style.width)
     numbers = "".join(f"{name:>{width}}  " for name, width in _NUMBERS[: layout.numbers])
-    return f"{_TIME[layout.time_from :]}  {'VERDICT':{_VERDICT_WIDTH}}  {numbers}COMMAND"
+    time = _TIME if layout.time_from == 0 else f"{'UTC':8}"
+    return f"{time}  {'VERDICT':{_VERDICT_WIDTH}}  {numbers}COMMAND"
 
 
 def layout_of(width: int) -> Layout:

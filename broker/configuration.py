@@ -143,11 +143,17 @@ def check_trust(
                 f"policy {policy.path}: lies in the jail, which some program may write; move it outside the jail"
             )
         return
-    if trust_line(policy) not in trusted(environ):
+    if trust_line(policy) in trusted(environ):
+        return
+    if policy.path == os.path.abspath(os.path.join(config_folder(environ), "policy.toml")):
         raise StartupError(
-            f"policy {policy.path}: comes with the folder and is not approved, so whoever wrote the folder may have written it; "
-            f"read it and approve it with: {NAME} trust {policy.path} — or name another one with HTMCP_POLICY_FILE"
+            f"policy {policy.path}: lies in the jail, and it is your own; the jail is a project's folder, not your home: "
+            "go to one, or name it with HTMCP_JAIL_ROOT"
         )
+    raise StartupError(
+        f"policy {policy.path}: comes with the folder and is not approved, so whoever wrote the folder may have written it; "
+        f"read it and approve it with: {NAME} trust {policy.path} — or name another one with HTMCP_POLICY_FILE"
+    )
 
 
 def _is_shipped(policy: FoundPolicy) -> bool:

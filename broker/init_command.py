@@ -170,14 +170,16 @@ def _doubts(policy: str) -> list[str]:
 
 
 def _next_steps(path: str, *, named: bool) -> str:
+    profiles = ", ".join(policy_profiles.profile_names())
     prefix = f"HTMCP_POLICY_FILE={path} " if named else ""
     option = f" --output {path}" if named else ""
     return f"""wrote {path}
 
 next:
   1. read it; allow what you need     $EDITOR {path}
+     ready-made entries               {configuration.NAME} init{option} --profile NAME ({profiles})
   2. check it                         {configuration.NAME} check {path}
-  3. try it in a folder of yours      {prefix}{configuration.NAME} run "ls -l"
+  3. try it in a project's folder     {prefix}{configuration.NAME} run "ls -l"
   4. print your client's snippet      {configuration.NAME} init --client claude{option}
      (or cursor, vscode) in the folder that is to be the jail, and paste it into {CLIENTS["claude"][0]}
   5. see what was called              {configuration.NAME} audit show"""

@@ -199,8 +199,8 @@ def show_text(verb: str, result: Message) -> int:
     """Print an envelope for a person or a script, and return the exit status."""
     code, reason = result.get("code"), result.get("policy_reason")
     if verb == "explain":
-        verdict = "allowed" if code == "OK" else f"refused: {code}"
-        write(1, f"{verdict}: {one_line(str(reason))}\n".encode())
+        verdict = "" if code == "OK" else f"refused: {code}: "
+        write(1, f"{verdict}{one_line(str(reason))}\n".encode())
         return 0 if code == "OK" else exit_status(result)
     stderr = str(result.get("stderr"))
     write(1, str(result.get("stdout")).encode())

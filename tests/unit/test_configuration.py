@@ -87,6 +87,19 @@ def test_a_policy_in_the_jail_is_refused_and_both_ways_out_are_named(environ: di
         configuration.check_trust(here(), environ, in_jail=True, jail_is_writable=False)
 
 
+def test_the_users_own_policy_in_the_jail_is_refused_with_where_to_go_instead(
+    environ: dict[str, str],
+) -> None:
+    folder = Path(configuration.config_folder(environ))
+    folder.mkdir(parents=True)
+    (folder / "policy.toml").write_bytes(POLICY)
+    found = configuration.find_policy(environ)
+    with pytest.raises(StartupError, match="a project's folder, not your home"):
+        configuration.check_trust(found, environ, in_jail=True, jail_is_writable=False)
+    assert trust_command.main([str(folder / "policy.toml")]) == 0
+    configuration.check_trust(found, environ, in_jail=True, jail_is_writable=False)
+
+
 def test_an_approved_policy_in_the_jail_is_used_until_it_changes(environ: dict[str, str]) -> None:
     here()
     assert trust_command.main([]) == 0
