@@ -34,6 +34,9 @@ def main(arguments: list[str]) -> int:
     jail = startup.open_jail(file, os.environ)
     programs = Programs(file.environment.path, jail, policy_file.named_programs(file))
     policy = Policy(file, found.raw, jail, programs)
+    if options.describe:
+        print(policy.describe())
+        return 0
     report = _report(policy, found)
     if options.json:
         print(msgspec.json.encode(report).decode())
@@ -60,12 +63,16 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="hardened-terminal-mcp check",
         description="Check a policy: its faults, its self-tests, and entries that are legal but hardly meant.",
-        epilog="examples:\n  hardened-terminal-mcp check\n  hardened-terminal-mcp check --json policy.toml\n\n"
+        epilog="examples:\n  hardened-terminal-mcp check\n  hardened-terminal-mcp check --json policy.toml\n"
+        "  hardened-terminal-mcp check --describe\n\n"
         "exit status: 0 usable, 1 a self-test fails, 78 a fault in the file",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("file", nargs="?", help="the policy (default: the one that a server here would use)")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument(
+        "--describe", action="store_true", help="print what a model is told of it instead, if it has no fault"
+    )
     return parser
 
 

@@ -19,7 +19,7 @@ WORDS: Final = {
     "explain": "--json --help",
     "init": "--profile --output --force --client --help",
     "trust": "--help",
-    "check": "--json --help",
+    "check": "--json --describe --help",
     "doctor": "--json --help",
     "redact": "--policy --explain --list --help",
     "audit": "verify show stats report repair --help",

@@ -56,7 +56,9 @@ def _parse(raw: bytes, where: str) -> dict[str, object]:
     except UnicodeDecodeError as error:
         raise StartupError(f"policy {where}: byte {error.start} is no UTF-8; TOML is UTF-8") from None
     except tomllib.TOMLDecodeError as error:
-        raise StartupError(f"policy {where}: no TOML: {error}") from None
+        from broker.policy_places import placed
+
+        raise PolicyFaults(where, [placed(str(error), raw.decode())]) from None
     except RecursionError:
         raise StartupError(f"policy {where}: tables or lists nested too deeply") from None
 

@@ -73,3 +73,13 @@ class Lines:
 
 def _join(key: str, names: list[str]) -> str:
     return ".".join([key, *names] if key else names)
+
+
+def placed(error: str, text: str) -> str:
+    """Return an error of tomllib, which ends in `(at line 3, column 5)` or `(at end of document)`, as a fault of its line."""
+    said, _, place = error.rpartition(" (at ")
+    numbers = re.findall(r"\d+", place)
+    line = numbers[0] if numbers else str(text.rstrip().count("\n") + 1)
+    return (
+        f"{line}: no TOML: {said}, column {numbers[1]}" if numbers else f"{line}: no TOML: {said}, at the end"
+    )

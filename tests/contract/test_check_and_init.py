@@ -32,6 +32,13 @@ def test_check_finds_a_pattern_with_which_no_server_would_start(place: Place) ->
     assert ended.stderr.startswith(f"{place.policy}:{line}: redaction.extra_patterns: x: ")
 
 
+def test_check_describes_the_policy_as_a_model_is_told(place: Place) -> None:
+    ended = run_cli(place, "check", "--describe")
+    assert (ended.status, ended.stderr) == (0, "")
+    assert "One call runs one program" in ended.stdout
+    assert "sh [writes]: any arguments\n" in ended.stdout
+
+
 @pytest.fixture
 def own(place: Place) -> Path:
     """A policy of the user's own, edited since `init` wrote it."""

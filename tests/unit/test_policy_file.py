@@ -98,7 +98,10 @@ def faults(text: str | bytes) -> list[str]:
             "[options]\na = ['@a']\n[commands]\nallow = ['g']\n[rules.g]\nallow_options = ['@a']",
             "contain itself",
         ),
-        ("[x", "no TOML"),
+        ("a = 1\n\n b: 2", "line 3: no TOML: Expected '=' after a key in a key/value pair, column 3"),
+        ("a = 1\n[x\n", "line 2: no TOML: "),
+        ("a = [1,\n2,\n", "line 2: no TOML: "),
+        ("a = 1\na = 2", "line 2: no TOML: Cannot overwrite a value, at the end"),
         (b"\xff", "byte 0 is no UTF-8"),
     ],
 )
