@@ -94,9 +94,12 @@ class Terminal:
 
     def _fold(self, data: bytes) -> bytes:
         """Gives out whole lines in their last state, keeps the rest; cuts overlong lines at fixed places."""
-        out: list[bytes] = []
         data = self._line + data
         position = 0
+        out: list[bytes] = []
+        if b"\r" not in data and b"\x08" not in data:  # nearly always: lines are their last state
+            position = data.rfind(b"\n") + 1
+            out.append(data[:position])
         while True:
             newline = data.find(b"\n", position)
             stop = len(data) if newline < 0 else newline
