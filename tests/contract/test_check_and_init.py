@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.command import EX_CONFIG, Ended, run_cli
+from tests.support.command import EX_CONFIG, Ended, assert_refused, run_cli
 from tests.support.place import POLICY, Place
 
 USAGE = 2
@@ -71,6 +71,15 @@ def test_a_profile_that_cannot_be_added_leaves_the_policy_as_it_was(place: Place
     assert "[rules.make] is in it already" in ended.stderr
     assert own.read_bytes() == before
     assert os.listdir(own.parent) == ["policy.toml"]
+
+
+def test_a_profile_that_breaks_a_test_of_the_policy_is_not_added(place: Place, own: Path) -> None:
+    own.write_text(own.read_text() + "\n[[tests]]\ncommand = 'git add a'\nexpect = 'deny'\n")
+    before = own.read_bytes()
+    assert_refused(
+        run_cli(place, "init", "--profile", "git-write"), str(own), "self-test failed: 'git add a'"
+    )
+    assert own.read_bytes() == before
 
 
 def test_a_policy_that_is_a_link_stays_one_when_a_profile_is_added(place: Place, own: Path) -> None:
