@@ -76,6 +76,8 @@ _patient_syscall: Final = ctypes.CDLL(
 for _function in (_syscall, _patient_syscall):
     _function.argtypes = [ctypes.c_long] * 7
     _function.restype = ctypes.c_long
+_address_of: Final = ctypes.pythonapi.PyBytes_AsString
+_address_of.argtypes, _address_of.restype = [ctypes.py_object], ctypes.c_ssize_t
 _prctl: Final = _libc.prctl
 _prctl.argtypes = [ctypes.c_int, *[ctypes.c_ulong] * 4]
 _prctl.restype = ctypes.c_int
@@ -153,10 +155,8 @@ def landlock_restrict_self(ruleset_fd: int) -> None:
 
 
 def _seccomp(instructions: bytes, flags: int) -> int:
-    code = ctypes.create_string_buffer(instructions, len(instructions))
-    head = _SOCK_FPROG.pack(len(instructions) // 8, ctypes.addressof(code))
-    program = ctypes.create_string_buffer(head, _SOCK_FPROG.size)
-    return call("seccomp", SECCOMP_SET_MODE_FILTER, flags, ctypes.addressof(program))
+    program = _SOCK_FPROG.pack(len(instructions) // 8, address_of(instructions))
+    return call("seccomp", SECCOMP_SET_MODE_FILTER, flags, address_of(program))
 
 
 def seccomp_filter(instructions: bytes) -> None:
@@ -291,4 +291,5 @@ def become(uid: int, gid: int, groups: tuple[int, ...]) -> None:
 
 def address_of(data: bytes) -> int:
     """Return where the characters of `data` stand in memory, as long as somebody holds `data`."""
-    return ctypes.cast(ctypes.c_char_p(data), ctypes.c_void_p).value or 0
+    address: int = _address_of(data)
+    return address

@@ -16,10 +16,11 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-_libc: Final = ctypes.CDLL(None)
+_libc: Final = ctypes.PyDLL(None)  # these calls are short: it is not worth letting another thread in
+_posix_spawn: Final = ctypes.CDLL(None).posix_spawn
 _pointer: Final = ctypes.c_void_p
+_posix_spawn.argtypes, _posix_spawn.restype = [_pointer] * 6, ctypes.c_int
 for _name, _types in {
-    "posix_spawn": [_pointer] * 6,
     "posix_spawnattr_init": [_pointer],
     "posix_spawnattr_setflags": [_pointer, ctypes.c_short],
     "posix_spawnattr_setsigmask": [_pointer, _pointer],
@@ -38,6 +39,8 @@ _ROOM: Final = 1024
 _SIGNAL_SET: Final = 128
 _SETSIGDEF, _SETSIGMASK, _SETSID = 0x04, 0x08, 0x80
 _close_from: Final = getattr(_libc, "posix_spawn_file_actions_addclosefrom_np", None)  # glibc 2.34
+if _close_from is not None:
+    _close_from.argtypes, _close_from.restype = [_pointer, ctypes.c_int], ctypes.c_int
 
 
 def _checked(error_number: int) -> None:
@@ -72,10 +75,10 @@ def encoded(environment: Mapping[str, str]) -> Strings:
     return _strings([os.fsencode(f"{name}={value}") for name, value in environment.items()])
 
 
-def _add_closing(actions: int, first_fd: int) -> None:
+def _add_closing(actions: ctypes.Array[ctypes.c_char], first_fd: int) -> None:
     """Have the new process close everything from `first_fd` on."""
     if _close_from is not None:
-        _checked(_close_from(_pointer(actions), ctypes.c_int(first_fd)))
+        _checked(_close_from(actions, first_fd))
         return
     for name in os.listdir("/proc/self/fd"):
         if int(name) >= first_fd:
@@ -96,8 +99,8 @@ def spawn(path: bytes, argv: Sequence[str], environment: Strings, fds: Sequence[
         for new_fd, fd in enumerate(fds):
             _checked(_libc.posix_spawn_file_actions_adddup2(actions, fd, new_fd))
         _checked(_libc.posix_spawn_file_actions_addfchdir_np(actions, cwd_fd))
-        _add_closing(ctypes.addressof(actions), len(fds))
-        _checked(_libc.posix_spawn(ctypes.addressof(pid), path, actions, _ATTRIBUTES, arguments, environment))
+        _add_closing(actions, len(fds))
+        _checked(_posix_spawn(ctypes.byref(pid), path, actions, _ATTRIBUTES, arguments, environment))
     finally:
         _libc.posix_spawn_file_actions_destroy(actions)
     return pid.value
