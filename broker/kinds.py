@@ -38,9 +38,7 @@ class Kind:
         if "|" in name:
             self._choices, name = frozenset(name.split("|")), "choice"
         elif name not in _NAMED:
-            raise RuleError(
-                f"{text!r} is no kind; {', '.join(sorted(_NAMED - {'scanned'}))}, a|b or /…/ is expected"
-            )
+            raise _no_kind(text)
         self._name = name
         self.path = name in _PATHS
         self.folder = name == "folder"
@@ -86,6 +84,15 @@ class Kind:
                 + (self.text.partition("&")[2].lstrip("!") or self.text)
             )
         return _EXPECTATIONS.get(self._name, self._name)
+
+
+def _no_kind(text: str) -> RuleError:
+    from broker.nearest import nearest  # only for a policy that is refused
+
+    known = sorted(_NAMED - {"scanned"})
+    near = nearest(text, known)
+    meant = f"{near[0]} is meant, perhaps" if near else f"{', '.join(known)}, a|b or /…/ is expected"
+    return RuleError(f"{text!r} is no kind; {meant}")
 
 
 _EXPECTATIONS = {

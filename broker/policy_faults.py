@@ -74,7 +74,12 @@ def _convert(value: object, expected: typing.Any, key: str, faults: list[str]) -
     try:
         msgspec.convert(value, expected)
     except msgspec.ValidationError as error:
-        faults.append(f"{key}: {_brief(value)}: {str(error).partition(' - at ')[0]}")
+        faults.append(f"{key}: {_brief(value)}: {_expectation(error)}")
+
+
+def _expectation(error: msgspec.ValidationError) -> str:
+    """Return what msgspec expected; that a key may be missing is no value that TOML could write."""
+    return str(error).partition(" - at ")[0].replace(" | null`", "`")
 
 
 def _join(key: str, name: str) -> str:

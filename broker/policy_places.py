@@ -55,6 +55,7 @@ class Lines:
         key = ""
         for name in names[:-1]:
             key = _join(key, [name])
+            self._note(key, line)
             key = f"{key}.{self._entries[key]}" if key in self._entries else key
         key = _join(key, names[-1:])
         if brackets == 2:

@@ -45,7 +45,9 @@ class OptionSets:
                 fault(RuleError(f"allow_options: {error}"))
 
     def _set(self, name: str, rule: Rule, fault: Callable[[RuleError], None]) -> OptionTable:
-        if name not in self._sets or name in self._open:
+        if name not in self._sets:
+            raise RuleError(f"'@{name}': [options] has no such set; it has {', '.join(self._sets) or 'none'}")
+        if name in self._open:
             raise RuleError(f"'@{name}': a set of [options] that does not contain itself is expected")
         table = self._compiled.get((name, rule.option_style))
         if table is None:

@@ -57,7 +57,7 @@ def faults(text: str | bytes) -> list[str]:
         ("[commands]\nallow = ['ls']\n[rules.ls]\nallow_options = ['a']", "[rules.ls]: allow_options: 'a'"),
         (
             "[commands]\nallow = ['ls']\n[rules.ls]\nallow_options = ['@x']",
-            "[rules.ls]: allow_options: '@x': a set",
+            "line 4: [rules.ls]: allow_options: '@x': [options] has no such set; it has none",
         ),
         (
             "[commands]\nallow = ['ls']\n[rules.ls]\noperands = ['/(/']",
@@ -66,8 +66,14 @@ def faults(text: str | bytes) -> list[str]:
         ("[commands]\nallow = ['ls']\n[rules.ls]\noperands = ['/a)|(b/']", "is no expression of RE2"),
         (
             "[commands]\nallow = ['ls']\n[rules.ls]\noperands = ['pth']",
-            "[rules.ls]: operands: 'pth' is no kind",
+            "[rules.ls]: operands: 'pth' is no kind; path is meant, perhaps",
         ),
+        (
+            "[commands]\nallow = ['ls']\n[rules.ls]\noperands = ['?']",
+            "operands: '?' is no kind; folder, integer, none, path,",
+        ),
+        ("[commands]\n[rule.ls]\nwrites = true", "line 2: rule: unknown key; rules is meant, perhaps"),
+        ("[jail]\nroot = 5", "line 2: jail.root: 5: Expected `str`, got `int`"),
         ("[commands]\nallow = ['ls']\n[rules.ls]\ndeny_options = ['o']", "[rules.ls]: deny_options: 'o'"),
         (
             "[commands]\nallow = ['ls']\n[rules.ls]\nrequire_options = ['-o']",
