@@ -37,6 +37,9 @@ def main(arguments: list[str]) -> int:
             print(f"# {line}", file=sys.stderr)
         print(_snippet(options.client, os.path.abspath(path)))
         return 0
+    named = os.environ.get("HTMCP_POLICY_FILE", path)
+    if os.path.realpath(named) != os.path.realpath(path):
+        print(f"note: HTMCP_POLICY_FILE names {named}, which is another policy than {path}", file=sys.stderr)
     if options.profile and not options.force and os.path.exists(path):
         return _add(path, options.profile)
     raw = configuration.read_policy(configuration.shipped_policy_path()).raw
