@@ -5,7 +5,7 @@ judged (`placeholders`). One automaton finds the heads (name, sign, opening quot
 that text full of the same heads costs little. Each candidate costs time bounded by `VALUE_BYTES`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import NamedTuple
 
 from broker import key_names, placeholders, randomness
@@ -15,6 +15,9 @@ Found = tuple[int, int, str]
 VALUE_BYTES = 4096
 HEAD_BYTES = 256
 REMEMBERED_HEADS = 4096
+ROW_BYTES = 16 * 1024
+MOST_COLUMNS = 64
+WIDEST_HEAD = 40
 _KEYWORD = "pass|pwd|secret|token|key|cred|auth|psk|session|_pw|bindpw|rootpw|sid"
 _NAME = rf"[A-Za-z0-9_.\-]*(?i:{_KEYWORD})[A-Za-z0-9_.\-]*"
 _OPEN = r"""(?:\\{0,7}["'`]|\\+u002[27]|&quot;|&#34;|&#39;|%22|%27)?"""
@@ -51,6 +54,8 @@ _FIELDS = (
     rf"[\"':= ](NAME){_MARKS}(?:,?[ \t\r\n]+|[:=]?[ \t]*\{{[ \t\r\n]*)(?:{_FIELD}){{0,2}}{_VALUE_IS}(OPEN)",
     _FLIPPED,
 )
+_IN_A_TABLE = r"(?:\||│)[ \t]*`?(NAME)`?[ \t]+(?:\||│)[ \t]+(MARK`?)"  # row of a table
+_COLUMN = r"(?i:passw(?:or)?d|passphrase|secret|_token|api_key|access[ _]key)[\"']?[ \t]*[,;|\t\n\r)]"  # head of a column
 _OPTION = r"\B--?(NAME)(?:[ \t]*\\\r?\n[ \t]*|[ \t]+)(OPEN)[^\s\-]"  # of a command
 _OTHERS = (
     _OPTION,
@@ -59,11 +64,12 @@ _OTHERS = (
     r"[ \t]+(NAME)[ \t]+(OPEN)",  # directive
     r"#[ \t]*define[ \t]+(NAME)[ \t]+(MARK[\"'])",
     r"(?:\(|buildConfigField[^\n]*,)[ \t]*[\"'](NAME)[\"'][ \t]*,\s*(MARK(?:\\{0,3}[\"'])+)",  # two arguments of a call
-    r"(?:\||│)[ \t]*`?(NAME)`?[ \t]+(?:\||│)[ \t]+(MARK`?)",  # table row
+    _IN_A_TABLE,
     r"`(NAME)`[ \t]+(?:to|is|as)[ \t]+(MARK`)",  # prose with code marks
     _BLOCK,
     _NEXT,
     _LINE,
+    _COLUMN,
 )
 _QUOTED = {
     b'"': Expression(r'(?:[^"\\\n]|\\.)*'),
@@ -96,7 +102,7 @@ class _Forms:
 
     def __init__(self, forms: tuple[str, ...]) -> None:
         self.scan = Expression("|".join(_filled(form, "(?:") for form in forms))
-        self._readers = tuple((form, Expression(_filled(form, "("))) for form in forms)
+        self._readers = tuple((form, Expression(_filled(form, "("))) for form in forms if form is not _COLUMN)
         self._known: dict[bytes, _Head | None] = {}
 
     def read(self, head: bytes) -> _Head | None:
@@ -143,9 +149,94 @@ def _kind(name: str, between: bytes, form: str) -> key_names.KeyKind | None:
     return kind._replace(certain=False, bare=True) if form is _NEXT and between[-1:] == b"\n" else kind
 
 
+_AFTER_COLUMN = (b",", b";", b"|", b"\t", b"\n", b"\r", b")")
 _SETTERS = ("set", "with", "use", "password", "passphrase", "secret", "apikey", "api_key")
 _SPOKEN = ("password", "passphrase", "pre_shared_key")
 _TYPED = ("password", "passphrase", "secret", "secret_key", "api_key")
+
+
+_CELL = r"[\"']?[A-Za-z_][A-Za-z0-9_ .\-]*[\"']?"
+_HEADER = Expression(rf"((?:\|[ ]*|[ ])?{_CELL}(?:(?:[,;\t]|[ ]*\|[ ]*){_CELL})+(?:[ ]*\|)?)[ ]*\r?\n")
+_INSERT = Expression(
+    r"(?i:insert[ \t]+into|copy)[ \t]+[A-Za-z0-9_.\"`\[\]]+[ \t]*\(([^()]*)\)[ \t\r\n]*(?i:values|from stdin;\r?\n)"
+)
+_TUPLE = Expression(r"[ \t\r\n,]*\(((?:'(?:[^'\\\n]|''|\\.)*'|[^'()\n]|\([^()\n]*\))*)\)")
+_ROW = Expression(r"([^\n]*[^\s][^\n]*)(?:\n|$)")
+_RULE = b" \t|+=:-\r"
+
+
+def _in_columns(data: bytes, signs: list[int]) -> Iterator[Found]:
+    """Values below a column whose head names a secret: CSV, tables of databases and of Markdown, INSERT and COPY."""
+    position = 0
+    for sign in signs:
+        if sign < position:
+            continue
+        line = data.rfind(b"\n", max(position, sign - ROW_BYTES), sign) + 1 or position
+        header = _HEADER.here(data, line, min(len(data), line + ROW_BYTES))
+        newline = data.find(b"\n", sign, sign + ROW_BYTES)
+        position = newline if newline >= 0 else sign + ROW_BYTES
+        if header is not None:
+            names = data[slice(*header[1])]
+            separator = next((sign for sign in (b"\t", b"|", b";", b",") if sign in names), b"\0")
+            position = yield from _rows(data, header[0][1], _ROW, separator, _columns(names.split(separator)))
+    position = 0 if signs else len(data) + 1
+    while position <= len(data) and (insert := _INSERT.first(data, position, len(data))) is not None:
+        position = insert[0][1]
+        row, separator = (_ROW, b"\t") if data[position - 1 : position] == b"\n" else (_TUPLE, b",")
+        position = yield from _rows(
+            data, position, row, separator, _columns(data[slice(*insert[1])].split(b","))
+        )
+
+
+def _columns(heads: list[bytes]) -> list[key_names.KeyKind | None]:
+    """What each column holds; nothing if no column holds secrets, or if this is rather a sentence than heads of columns."""
+    if not 2 <= len(heads) <= MOST_COLUMNS or any(len(head) > WIDEST_HEAD for head in heads):
+        return []
+    kinds = [key_names.kind_of(head.strip(b" \t\r\n\"'`").decode(errors="replace")) for head in heads]
+    sure = [
+        kind
+        and (kind if kind.name in _TYPED or kind.name.startswith("aws_") else kind._replace(certain=False))
+        for kind in kinds
+    ]
+    return sure if any(sure) else []
+
+
+def _rows(
+    data: bytes, position: int, row: Expression, separator: bytes, kinds: list[key_names.KeyKind | None]
+) -> Generator[Found, None, int]:
+    """The secrets of the rows from `position` on, as long as they have all columns; returns where they end."""
+    while kinds and (spans := row.here(data, position, min(len(data), position + ROW_BYTES))) is not None:
+        if data[slice(*spans[1])].strip(_RULE):
+            cells = list(_cells(data, spans[1], separator))
+            if len(cells) != len(kinds):
+                break
+            for (start, stop, quoted), kind in zip(cells, kinds, strict=True):
+                value = data[start:stop]
+                if (
+                    kind is not None
+                    and (quoted or b" " not in value)
+                    and _is_secret(value, quoted, True, kind)
+                ):
+                    yield start, stop, kind.name
+        position = spans[0][1]
+    return position
+
+
+def _cells(data: bytes, span: tuple[int, int], separator: bytes) -> Iterator[tuple[int, int, bool]]:
+    """Where the cells of a row are, without blanks and quotes, and whether they had quotes."""
+    start, end = span
+    while start <= end:
+        text = data[start:end]
+        start += len(text) - len(text.lstrip(b" "))
+        mark = data[start : start + 1]
+        closing = data.find(mark, start + 1, end) if mark in (b'"', b"'") else -1
+        stop = data.find(separator, max(start, closing), end)
+        stop = end if stop < 0 else stop
+        if closing >= 0:
+            yield start + 1, closing, True
+        else:
+            yield start, start + len(data[start:stop].rstrip()), False
+        start = stop + 1
 
 
 def _filled(form: str, group: str) -> str:
@@ -159,12 +250,15 @@ _FORMS = (_Forms((_COMPARED, _CALL, _ASSIGNED)), _Forms((*_ELEMENTS, *_FIELDS)),
 
 def find(data: bytes) -> Iterator[Found]:
     """All values in `data` whose names promise a secret. What was judged before in this text is not judged again."""
+    columns: list[int] = []
     judged: dict[tuple[bytes, bool, bool, key_names.KeyKind], bool] = {}
     for forms in _FORMS:
         if forms is _FORMS[1] and not any(sign in data for sign in (b"<", b"alue", b"ALUE")):
             continue
         for start, end in forms.scan.each_last_of_a_run(data):
             head = forms.read(data[start:end])
+            if head.form is _IN_A_TABLE if head else data[end - 1 : end] in _AFTER_COLUMN:
+                columns.append(start)
             if head is None or data[max(0, start - 10) : start].endswith(
                 (b"://", b"[REDACTED:", b"[REDACTED")
             ):
@@ -183,8 +277,9 @@ def find(data: bytes) -> Iterator[Found]:
             key = (value, quoted, head.tight, head.kind)
             if key not in judged:
                 judged[key] = _is_secret(*key)
-            if judged[key] or _is_word(data, begin, stop, quoted, head):
+            if judged[key] or _is_word(data, (start, begin, stop), quoted, head):
                 yield begin, stop, head.kind.name
+    yield from _in_columns(data, columns)
 
 
 def _end(data: bytes, begin: int, head: _Head) -> tuple[int, bool]:
@@ -206,8 +301,9 @@ def _is_secret(value: bytes, quoted: bool, tight: bool, kind: key_names.KeyKind)
     )
 
 
-def _is_word(data: bytes, begin: int, stop: int, quoted: bool, head: _Head) -> bool:  # noqa: FBT001
+def _is_word(data: bytes, places: tuple[int, int, int], quoted: bool, head: _Head) -> bool:  # noqa: FBT001
     """A plain word may be a password too, where its place says that it is a value and no code or prose."""
+    start, begin, stop = places
     if (
         head.kind.name not in _SPOKEN
         or not head.kind.certain
@@ -218,12 +314,13 @@ def _is_word(data: bytes, begin: int, stop: int, quoted: bool, head: _Head) -> b
         return False
     after = data[stop : stop + 2]
     if quoted:
-        return True
+        key, sign, _rest = data[start:begin].rpartition(b":")
+        return sign == b"" or key.rstrip()[-1:] in (b'"', b"'") or after[1:] in (b"", b"\n", b"\r")
     if head.form is _OPTION:
         return after == b" -" or (after[:1] in (b"", b"\n") and _is_typed(data, begin))
-    return data[begin - 1 : begin] == b"=" and (
-        after[:1] in (b"", b"\n", b"\r", b" ", b"&", b'"', b"'") or after[:1] == b";" != after
-    )
+    if data[begin - 1 : begin] != b"=":
+        return False
+    return after[:1] in (b"", b"\n", b"\r", b" ", b"&", b'"', b"'") or after[:1] == b";" != after
 
 
 def _is_typed(data: bytes, position: int) -> bool:

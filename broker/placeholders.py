@@ -123,7 +123,9 @@ def is_secret_value(
     if is_stand_in(value) or _is_name_of_something(value, literal=quoted or tight):
         return False
     if not certain:
-        return is_basic(value) or (is_opaque(value) and not _is_plain_datum(value) and not _is_code(value))
+        return is_basic(value) or (
+            is_opaque(value) and not _is_plain_datum(value, numbered=True) and not _is_code(value)
+        )
     if quoted and " " in value.strip():
         return spoken and _is_phrase(value)
     return _is_promised(value, quoted=quoted, literal=quoted or tight)
@@ -192,8 +194,8 @@ def is_passphrase(value: str) -> bool:
     return False
 
 
-def _is_plain_datum(value: str) -> bool:
-    """A number with a unit, a version, a date, an address, words with joints."""
+def _is_plain_datum(value: str, *, numbered: bool = False) -> bool:
+    """A number with a unit, a version, a date, an address, words with joints, also `numbered` ones."""
     digits = value
     for joint in ".,_-:":
         digits = digits.replace(joint, "")
@@ -206,6 +208,8 @@ def _is_plain_datum(value: str) -> bool:
     for joint in "-./:+,":
         value = value.replace(joint, "_")
     parts = value.split("_")
+    if numbered and not is_hexadecimal("".join(parts)):
+        parts = [part.rstrip("0123456789") for part in parts]
     return len(parts) > 1 and all(_is_wordy(part) for part in parts if part)
 
 
@@ -216,6 +220,8 @@ def _is_wordy(part: str) -> bool:
 def is_plain_word(value: str, name: str) -> bool:
     """A word that says nothing of passwords nor repeats the setting's name: `hunter`, but not `verify` of `VERIFY_PASSWORD`."""
     if not (SHORTEST <= len(value) <= LONGEST_WORD and value.isalpha() and value.islower()) or value in name:
+        return False
+    if not any(part in name for part in ("passw", "pwd", "passphrase")) and not name.endswith("_pass"):
         return False
     return not is_stand_in(value) and not any(part in value for part in word_parts("telling_parts"))
 

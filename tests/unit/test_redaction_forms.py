@@ -199,3 +199,39 @@ STAYS = [
 @pytest.mark.parametrize("text", STAYS)
 def test_what_only_looks_like_one_comes_back_as_the_same_object(text: str) -> None:
     assert redact(text) is text
+
+
+TABLES = [
+    "user,password\nada,{}\nbob,letmein1\n",
+    '"name","url","username","password"\n"a","https://a.example","ada","{}"\n',
+    "User name,Password,Access key ID\nada,{},none\n",
+    "id\tpassword\n1\t{}\n",
+    " id | password | age \n----+----------+-----\n  1 | {} | 3\n(1 row)\n",
+    "| User | Password |\n|------|----------|\n| ada  | {} |\n",
+    "INSERT INTO users (name, password) VALUES ('ada', '{}');\n",
+    "COPY public.users (id, password, age) FROM stdin;\n1\t{}\t3\n\\.\n",
+]
+
+
+@pytest.mark.parametrize("value", STRONG)
+@pytest.mark.parametrize("written", TABLES)
+def test_values_below_the_head_of_their_column_go(written: str, value: str) -> None:
+    _only_the_value_goes(written, value)
+
+
+NO_TABLES = [
+    "token,count,pos\nabc123def,2,NN\n",  # words of a text
+    "password, secret and key\nuser1, user2 and user3\n",
+    "key,size\n9fceb02d0ae598e95dc970b74767f19372d61af8,12\n",
+    "name,password_hash_rounds\nweb1,bcrypt12\n",
+    "    r'getpassword|'\n    r'setpassword2|'\n",
+    "| Parameter | Password | Required |\n|---|---|---|\n| user | letters and digits | yes |\n",
+    "\tpassword issue\n\t* src/passwd.c: Likewise when password is checked.\n",
+    "INSERT INTO settings (name, password_policy) VALUES ('web', 'strict12');\n",
+    "def f(user, password):\n    return user, password1\n",
+]
+
+
+@pytest.mark.parametrize("text", NO_TABLES)
+def test_lines_with_separators_are_no_table_of_secrets(text: str) -> None:
+    assert redact(text) is text
