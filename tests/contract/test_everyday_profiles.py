@@ -90,7 +90,7 @@ def test_git_write_merges_picks_reverts_and_names(workshop: Workshop) -> None:
     _work(workshop, "git cherry-pick two~2")
     _work(workshop, "git tag -a v1 -m 'The first'")
     _work(workshop, "git tag v2")
-    assert _work(workshop, "git tag -l 'v*'").result.stdout == "v1\nv2\n"
+    assert _work(workshop, "git tag -l 'v[12]'").result.stdout == "v1\nv2\n"
     _work(workshop, "git tag -d v2")
     _work(workshop, "git branch -m one three")
     _work(workshop, "git branch -D three")
