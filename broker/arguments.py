@@ -118,6 +118,15 @@ def parser(others: dict[str, str]) -> argparse.ArgumentParser:
 TOP = "A policy-gated terminal for MCP clients: allow-listed commands, no shell, one jail, redacted and audited."
 
 
+def operator_parser(
+    name: str, description: str, examples: tuple[str, ...], exit_status: str
+) -> argparse.ArgumentParser:
+    """Return a parser for `hardened-terminal-mcp NAME`, whose help ends with examples and the exit statuses."""
+    shown = "".join(f"  {example}\n" for example in examples)
+    epilog = f"examples:\n{shown}\nexit status: {exit_status}"
+    return _new(f"hardened-terminal-mcp {name}", description, epilog)
+
+
 def _new(prog: str, description: str, epilog: str) -> argparse.ArgumentParser:
     raw = argparse.RawDescriptionHelpFormatter
     return argparse.ArgumentParser(prog=prog, description=description, epilog=epilog, formatter_class=raw)

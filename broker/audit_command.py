@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable
 
 from broker import configuration, policy_file
+from broker.arguments import operator_parser
 from broker.audit_file import TrailFaultError
 from broker.audit_reading import entries, named, sources_of
 from broker.audit_record import GENESIS
@@ -18,14 +19,13 @@ from broker.audit_verify import Verdict, verify
 from broker.refusal import StartupError
 
 _FAILED = 1
-_EXAMPLES = """examples:
-  hardened-terminal-mcp audit show -f
-  hardened-terminal-mcp audit show --since 2h --code policy_denied
-  hardened-terminal-mcp audit stats --since 7d
-  hardened-terminal-mcp audit report --html report.html
-  hardened-terminal-mcp audit verify
-
-exit status: 0 as asked, 1 the trail does not verify, 2 wrong usage, 78 it cannot be read"""
+_EXAMPLES = (
+    "hardened-terminal-mcp audit show -f",
+    "hardened-terminal-mcp audit show --since 2h --code policy_denied",
+    "hardened-terminal-mcp audit stats --since 7d",
+    "hardened-terminal-mcp audit report --html report.html",
+    "hardened-terminal-mcp audit verify",
+)
 
 
 def main(arguments: list[str], default_log: str | None = None) -> int:
@@ -66,11 +66,11 @@ def _log_of_the_policy() -> str | None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="hardened-terminal-mcp audit",
-        description="Read the audit trail. Without --log: HTMCP_AUDIT_LOG, the policy's, or the user's state folder.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    parser = operator_parser(
+        "audit",
+        "Read the audit trail. Without --log: HTMCP_AUDIT_LOG, the policy's, or the user's state folder.",
+        _EXAMPLES,
+        "0 as asked, 1 the trail does not verify, 2 wrong usage, 78 it cannot be read",
     )
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     _add_verify(commands)

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from broker import configuration, policy_check, policy_file, policy_places, startup
+from broker.arguments import operator_parser
 from broker.policy import Policy
 from broker.programs import Programs
 from broker.redaction import Redactor
@@ -60,13 +61,15 @@ def _check_patterns(file: PolicyFile, found: configuration.FoundPolicy) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="hardened-terminal-mcp check",
-        description="Check a policy: its faults, its self-tests, and entries that are legal but hardly meant.",
-        epilog="examples:\n  hardened-terminal-mcp check\n  hardened-terminal-mcp check --json policy.toml\n"
-        "  hardened-terminal-mcp check --describe\n\n"
-        "exit status: 0 usable, 1 a self-test fails, 78 a fault in the file",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    parser = operator_parser(
+        "check",
+        "Check a policy: its faults, its self-tests, and entries that are legal but hardly meant.",
+        (
+            "hardened-terminal-mcp check",
+            "hardened-terminal-mcp check --json policy.toml",
+            "hardened-terminal-mcp check --describe",
+        ),
+        "0 usable, 1 a self-test fails, 78 a fault in the file",
     )
     parser.add_argument("file", nargs="?", help="the policy (default: the one that a server here would use)")
     parser.add_argument("--json", action="store_true", help="print one JSON object")

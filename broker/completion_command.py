@@ -3,10 +3,10 @@
 Always true: the words are a table, and a test holds it against what the commands accept; the script starts nothing.
 """
 
-import argparse
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from broker.arguments import operator_parser
 from broker.audit_selection import CODES, EVENTS, TOOLS
 from broker.init_command import CLIENTS
 from broker.policy_profiles import profile_names
@@ -47,15 +47,15 @@ FUNCTION: Final = "_hardened_terminal_mcp"
 
 def main(arguments: list[str]) -> int:
     """Print the script. Returns the exit status."""
-    parser = argparse.ArgumentParser(
-        prog=f"{NAME} completion",
-        description="Print completions for a shell.",
-        epilog="examples:\n"
-        f"  {NAME} completion bash > ~/.local/share/bash-completion/completions/{NAME}\n"
-        f"  {NAME} completion zsh > ~/.zfunc/{FUNCTION}     # with ~/.zfunc in fpath\n"
-        f"  {NAME} completion fish > ~/.config/fish/completions/{NAME}.fish\n\n"
-        "exit status: 0 printed, 2 wrong usage",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    parser = operator_parser(
+        "completion",
+        "Print completions for a shell.",
+        (
+            f"{NAME} completion bash > ~/.local/share/bash-completion/completions/{NAME}",
+            f"{NAME} completion zsh > ~/.zfunc/{FUNCTION}     # with ~/.zfunc in fpath",
+            f"{NAME} completion fish > ~/.config/fish/completions/{NAME}.fish",
+        ),
+        "0 printed, 2 wrong usage",
     )
     parser.add_argument("shell", choices=SCRIPTS)
     print(SCRIPTS[parser.parse_args(arguments).shell](), end="")

@@ -4,7 +4,6 @@ Always true: nothing of a policy is run and nothing is changed; what is said abo
 functions that a start uses. Exit status 0: a server can start here; 1: it cannot.
 """
 
-import argparse
 import os
 import sys
 from importlib.metadata import version
@@ -13,6 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from broker import configuration, doctor, startup
+from broker.arguments import operator_parser
 from broker.configuration import NAME, Settings
 from broker.doctor import Finding
 from broker.refusal import StartupError
@@ -30,12 +30,11 @@ class Place(NamedTuple):
 
 def main(arguments: list[str]) -> int:
     """Print the findings. Returns the exit status."""
-    parser = argparse.ArgumentParser(
-        prog=f"{NAME} doctor",
-        description="Say which kernel layers are there, what a server started here would use, and what to do next.",
-        epilog=f"examples:\n  {NAME} doctor\n  HTMCP_JAIL_ROOT=/srv/project {NAME} doctor --json\n\n"
-        "exit status: 0 a server can start here, 1 it cannot",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    parser = operator_parser(
+        "doctor",
+        "Say which kernel layers are there, what a server started here would use, and what to do next.",
+        (f"{NAME} doctor", f"HTMCP_JAIL_ROOT=/srv/project {NAME} doctor --json"),
+        "0 a server can start here, 1 it cannot",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args(arguments)

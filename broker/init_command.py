@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from broker import configuration, policy_profiles
+from broker.arguments import operator_parser
 from broker.refusal import StartupError
 
 CLIENTS = {
@@ -98,14 +99,15 @@ def _replace(path: str, raw: bytes) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     profiles = policy_profiles.profile_names()
-    parser = argparse.ArgumentParser(
-        prog="hardened-terminal-mcp init",
-        description="Write a commented policy to start from, and say what to do next.",
-        epilog="examples:\n  hardened-terminal-mcp init --profile python --profile git-write\n"
-        "  hardened-terminal-mcp init --output /srv/policies/project.toml\n"
-        "  hardened-terminal-mcp init --client claude\n\n"
-        "exit status: 0 written or printed, 2 wrong usage, 78 it cannot be written",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    parser = operator_parser(
+        "init",
+        "Write a commented policy to start from, or add ready-made entries to one, and say what to do next.",
+        (
+            "hardened-terminal-mcp init --profile python --profile git-write",
+            "hardened-terminal-mcp init --output /srv/policies/project.toml",
+            "hardened-terminal-mcp init --client claude",
+        ),
+        "0 written or printed, 2 wrong usage, 78 it cannot be written",
     )
     parser.add_argument(
         "--profile",

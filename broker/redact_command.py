@@ -11,6 +11,7 @@ from codecs import getincrementaldecoder
 from typing import BinaryIO
 
 from broker import redaction_catalogue, schema
+from broker.arguments import operator_parser
 from broker.redaction import Redactor
 from broker.refusal import StartupError
 
@@ -36,14 +37,15 @@ def main(arguments: list[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="hardened-terminal-mcp redact",
-        description="Write files, or standard input, to standard output with each secret replaced by [REDACTED:name].",
-        epilog="examples:\n  hardened-terminal-mcp redact build.log\n"
-        "  make 2>&1 | hardened-terminal-mcp redact\n"
-        "  hardened-terminal-mcp redact --explain build.log > /dev/null\n\n"
-        "exit status: 0 done, 1 a file cannot be read, 2 wrong usage, 78 a policy that cannot be used",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    parser = operator_parser(
+        "redact",
+        "Write files, or standard input, to standard output with each secret replaced by [REDACTED:name].",
+        (
+            "hardened-terminal-mcp redact build.log",
+            "make 2>&1 | hardened-terminal-mcp redact",
+            "hardened-terminal-mcp redact --explain build.log > /dev/null",
+        ),
+        "0 done, 1 a file cannot be read, 2 wrong usage, 78 a policy that cannot be used",
     )
     parser.add_argument("files", nargs="*", metavar="FILE", help="what to read; - or nothing: standard input")
     parser.add_argument(

@@ -1,21 +1,20 @@
 """`hardened-terminal-mcp trust FILE`: approve exactly these bytes at exactly this place, as direnv does."""
 
-import argparse
 import os
 
 from broker import configuration
+from broker.arguments import operator_parser
 from broker.configuration import FoundPolicy
 from broker.refusal import StartupError
 
 
 def main(arguments: list[str]) -> int:
     """Approve a policy. Returns the exit status."""
-    parser = argparse.ArgumentParser(
-        prog="hardened-terminal-mcp trust",
-        description="Approve a policy.toml that lies in the jail. A change of the file withdraws the approval.",
-        epilog="examples:\n  hardened-terminal-mcp trust\n  hardened-terminal-mcp trust /srv/project/policy.toml\n\n"
-        "exit status: 0 approved, 78 the file cannot be read or approved",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    parser = operator_parser(
+        "trust",
+        "Approve a policy.toml that lies in the jail. A change of the file withdraws the approval.",
+        ("hardened-terminal-mcp trust", "hardened-terminal-mcp trust /srv/project/policy.toml"),
+        "0 approved, 78 the file cannot be read or approved",
     )
     parser.add_argument("file", nargs="?", default="policy.toml", help="the policy (default: ./policy.toml)")
     options = parser.parse_args(arguments)
