@@ -63,7 +63,9 @@ def _with_profile(before: Added, name: str, where: str) -> Added:
     table = tomllib.loads(before.raw.decode())
     conflicts = list(_conflicts(blocks, table))
     if conflicts:
-        raise StartupError(f"policy {where}: profile {name} cannot be added: {'; '.join(conflicts)}")
+        raise StartupError(
+            f"policy {where}: profile {name} cannot be added; change these first: {'; '.join(conflicts)}"
+        )
     new = [block for block in blocks if not _is_there(block, table)]
     if not new:
         return before
