@@ -290,12 +290,12 @@ def test_without_a_file_the_settings_say_which_trail(
     ("arguments", "said"),
     [
         ([], "required: COMMAND"),
-        (["unheard-of"], "'verify', 'show', 'stats', 'report', 'repair'"),
+        (["unheard-of"], "verify, show, stats, report, repair"),
         (["verify", "--head", "xyz"], "64 hexadecimal digits"),
         (["show", "--since", "soon"], "2h, 2026-01-31"),
-        (["show", "--code", "nonsense"], "'nonsense' is no result code; one of OK, POLICY_DENIED,"),
-        (["show", "--tool", "grep"], "'run', 'explain'"),
-        (["show", "--event", "nonsense"], "'start', 'policy', 'torn'"),
+        (["show", "--code", "nonsense"], "nonsense is no result code; one of OK, POLICY_DENIED,"),
+        (["show", "--tool", "grep"], "run, explain"),
+        (["show", "--event", "nonsense"], "start, policy, torn"),
     ],
 )
 def test_wrong_usage_exits_with_2_and_names_what_is_right(
@@ -304,7 +304,7 @@ def test_wrong_usage_exits_with_2_and_names_what_is_right(
     with pytest.raises(SystemExit) as caught:
         main(arguments)
     assert caught.value.code == 2
-    assert said in capsys.readouterr().err
+    assert said in capsys.readouterr().err.replace("'", ""), "some versions of Python quote what they name"
 
 
 def test_the_start_of_a_broker_is_shown_only_if_it_is_asked_for(
