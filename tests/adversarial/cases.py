@@ -127,11 +127,16 @@ def empty(folder: Path) -> None:
     """Remove everything beneath `folder`, whatever modes a program gave it."""
     folder.chmod(0o755)
     for entry in folder.iterdir():
-        if entry.is_symlink() or not entry.is_dir():
-            entry.unlink()
-        else:
-            _open_up(entry)
-            shutil.rmtree(entry)
+        remove(entry)
+
+
+def remove(path: Path) -> None:
+    """Remove a file or a folder, whatever modes a program gave it."""
+    if path.is_symlink() or not path.is_dir():
+        path.unlink()
+    else:
+        _open_up(path)
+        shutil.rmtree(path)
 
 
 def _open_up(folder: Path) -> None:

@@ -96,7 +96,11 @@ def passwd_found_in(text: str) -> list[str]:
     return [*(["plain"] if PASSWD.search(text) else []), *_passwd_encodings().found_in(text)]
 
 
-def fingerprint(folder: Path, *, contents: bool = True) -> dict[str, tuple[object, ...]]:
+Fingerprint = dict[str, tuple[object, ...]]
+"""The facts about each entry beneath a folder."""
+
+
+def fingerprint(folder: Path, *, contents: bool = True) -> Fingerprint:
     """Return what can be changed about each entry beneath `folder`: everything but the time of the last read."""
     found = {".": _facts(str(folder), contents=contents)}
     above = len(f"{folder}/")
@@ -107,6 +111,14 @@ def fingerprint(folder: Path, *, contents: bool = True) -> dict[str, tuple[objec
             if entry.is_dir(follow_symlinks=False):
                 folders.append(entry.path)
     return found
+
+
+def lasting(found: Fingerprint) -> Fingerprint:
+    """Return the facts that a copy keeps: no times, and no size of a folder."""
+    return {
+        name: (mode, *owners, None if stat.S_ISDIR(int(str(mode), 8)) else size, attributes, held)
+        for name, (mode, *owners, size, _, _, attributes, held) in found.items()
+    }
 
 
 def _facts(path: str, *, contents: bool) -> tuple[object, ...]:
@@ -135,7 +147,7 @@ def _content(path: str, status: os.stat_result) -> bytes:
         return hashlib.sha256(file.read()).digest()
 
 
-def differences(before: dict[str, tuple[object, ...]], after: dict[str, tuple[object, ...]]) -> list[str]:
+def differences(before: Fingerprint, after: Fingerprint) -> list[str]:
     """Return one sentence for each entry that came, went or changed."""
     names = sorted(before.keys() | after.keys())
     return [

@@ -108,6 +108,38 @@ class Ground:
         for stray in set(os.listdir(self.base)) - _OWN_PLACES:
             shutil.rmtree(self.base / stray)
             changed = True
-        if changed or evidence.fingerprint(self.jail, contents=False) != self._jail_before:
-            self._restore_jail()
+        now = evidence.fingerprint(self.jail, contents=False)
+        if changed or now != self._jail_before:
+            self._mend_jail(now)
             self._fingerprints()
+
+    def _mend_jail(self, now: evidence.Fingerprint) -> None:
+        """Make the jail what it was: what was changed in it, or all of it where that does not do."""
+        try:
+            for name in sorted(now.keys() - self._jail_before.keys()):
+                if os.path.lexists(self.jail / name):  # it did not go with its folder
+                    cases.remove(self.jail / name)
+            for name, facts in sorted(self._jail_before.items()):
+                if now.get(name) != facts:
+                    self._mend(name)
+            mended = self._lasting() == evidence.lasting(self._jail_before)
+        except OSError:
+            mended = False
+        if not mended:
+            self._restore_jail()
+
+    def _lasting(self) -> evidence.Fingerprint:
+        return evidence.lasting(evidence.fingerprint(self.jail, contents=False))
+
+    def _mend(self, name: str) -> None:
+        original, path = self.base / "template" / name, self.jail / name
+        is_folder = original.is_dir() and not original.is_symlink()
+        if os.path.lexists(path) and not (is_folder and path.is_dir() and not path.is_symlink()):
+            cases.remove(path)
+        if is_folder:
+            path.mkdir(exist_ok=True)
+            shutil.copystat(original, path)
+        else:
+            shutil.copy2(original, path, follow_symlinks=False)
+        if self.identity.user is not None:
+            os.chown(path, self.identity.user, self.identity.user, follow_symlinks=False)

@@ -3,10 +3,11 @@
 import os
 import shutil
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from tests.adversarial import cases
+from tests.adversarial import cases, evidence
 from tests.adversarial.cage import Cage
 from tests.adversarial.identity import IDENTITIES
 from tests.adversarial.programs_on_path import POLICY_PATH
@@ -111,3 +112,37 @@ def test_a_hostile_command_leaves_a_trace_when_nothing_confines_it(cage: Cage, c
     cage.prepare(lambda: cases.lay_out(case.files, cage.jail, cage.outside, cage.mark))
     arguments = [cases.placed(word, cage.jail, cage.outside) for word in case.argv[1:]]
     assert cage.traces_of([program, *arguments], cage.jail / (case.cwd or "."))
+
+
+_DISORDERS = {
+    "a file with other content": "(jail / 'a.txt').write_text('other')",
+    "a file of the same size and time": "t = (jail / 'a.txt').stat(); (jail / 'a.txt').write_text('ALPHA\\nbeta\\ngamma\\n'); "
+    "os.utime(jail / 'a.txt', ns=(t.st_atime_ns, t.st_mtime_ns))",
+    "another mode": "(jail / 'src').chmod(0); (jail / 'a.txt').chmod(0o4777)",
+    "another owner": "os.chown(jail / 'src', 54321, 54321)",
+    "an attribute of a file": "os.setxattr(jail / 'a.txt', 'user.x', b'1')",
+    "an attribute of a folder": "os.setxattr(jail / 'src', 'user.x', b'1')",
+    "a folder that is gone": "shutil.rmtree(jail / '.git')",
+    "a folder that moved": "(jail / 'src').rename(jail / 'moved')",
+    "a folder that is a link to outside": "shutil.rmtree(jail / 'src'); (jail / 'src').symlink_to('../outside')",
+    "a folder that is a file": "shutil.rmtree(jail / 'src'); (jail / 'src').write_text('x')",
+    "a file that is a folder": "(jail / 'a.txt').unlink(); (jail / 'a.txt' / 'b').mkdir(parents=True)",
+    "a file that is a link to outside": "(jail / 'a.txt').unlink(); (jail / 'a.txt').symlink_to('../outside/secret.txt')",
+    "a second name of a file": "os.link(jail / 'a.txt', jail / 'c.txt')",
+    "a fifo": "os.mkfifo(jail / 'fifo')",
+    "a tree that is shut": "(jail / 'x/y').mkdir(parents=True); (jail / 'x/y').chmod(0); (jail / 'x').chmod(0)",
+    "nothing at all": "pass",
+}
+
+
+@_needs_root
+@pytest.mark.parametrize("disorder", _DISORDERS.values(), ids=_DISORDERS)
+def test_a_jail_is_made_what_it_was_and_outside_stays_as_it_is(cage: Cage, disorder: str) -> None:
+    def state(folder: Path) -> evidence.Fingerprint:
+        return evidence.lasting(evidence.fingerprint(folder))
+
+    jail, outside = state(cage.jail), evidence.fingerprint(cage.outside)
+    exec(disorder, {"jail": cage.jail, "os": os, "shutil": shutil})
+    cage.restore()
+    assert evidence.differences(jail, state(cage.jail)) == []
+    assert evidence.differences(outside, evidence.fingerprint(cage.outside)) == []
