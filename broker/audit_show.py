@@ -18,6 +18,7 @@ from broker.audit_record import EventLine, Line
 from broker.audit_selection import Selection
 
 _TIME = f"{'TIME (UTC)':19}"
+_CLOCK = f"{'':11}{'UTC':8}"
 _VERDICT_WIDTH = 17
 _NUMBERS = (("EXIT", 4), ("TOOK", 7), ("OUT", 7), ("ERR", 7))
 _COMMAND_ROOM = 24
@@ -59,6 +60,10 @@ class Layout(NamedTuple):
     time_from: int
     numbers: int
 
+    def time(self, text: str) -> str:
+        """Return as much of a time, or of its heading, as there is room for, and the gap behind it."""
+        return f"{text[self.time_from :]}  " if self.time_from < len(_TIME) else ""
+
 
 _CLOCK_AT = 11
 _LAYOUTS = (
@@ -68,6 +73,7 @@ _LAYOUTS = (
     Layout(0, 1),
     Layout(_CLOCK_AT, 1),
     Layout(_CLOCK_AT, 0),
+    Layout(len(_TIME), 0),
 )
 
 
@@ -168,7 +174,7 @@ def _print(line: bytes, entry: Line, style: Style, *, as_json: bool) -> None:
 def table_lines(entry: Line, style: Style) -> Iterable[str]:
     """Return the lines of a record's row: a second one for the reason of what did not simply run."""
     layout = layout_of(style.width)
-    when = entry.ts[:19].replace("T", " ")[layout.time_from :] + "  "
+    when = layout.time(entry.ts[:19].replace("T", " "))
     if isinstance(entry, EventLine):
         return [_row(when, "event", entry.event, entry.detail, style)]
     verdict = entry.code or "no outcome"
@@ -198,15 +204,14 @@ def headings(style: Style) -> str:
     """Return the first line of the table."""
     layout = layout_of(style.width)
     numbers = "".join(f"{name:>{width}}  " for name, width in _NUMBERS[: layout.numbers])
-    time = _TIME if layout.time_from == 0 else f"{'UTC':8}"
-    return f"{time}  {'VERDICT':{_VERDICT_WIDTH}}  {numbers}COMMAND"
+    return f"{layout.time(_TIME if layout.time_from == 0 else _CLOCK)}{'VERDICT':{_VERDICT_WIDTH}}  {numbers}COMMAND"
 
 
 def layout_of(width: int) -> Layout:
     """Return what fits: columns give way, the last first, then the date, until the command has its room."""
     for layout in _LAYOUTS:
         numbers = sum(column + 2 for _, column in _NUMBERS[: layout.numbers])
-        taken = len(_TIME) - layout.time_from + 2 + _VERDICT_WIDTH + 2 + numbers
+        taken = len(layout.time(_TIME)) + _VERDICT_WIDTH + 2 + numbers
         if not width or width - taken >= _COMMAND_ROOM:
             return layout
     return _LAYOUTS[-1]
