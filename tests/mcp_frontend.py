@@ -1,12 +1,19 @@
 """The MCP frontend as a process of its own with a fake broker behind it, driven by raw lines; every wait is bounded."""
 
+import atexit
+import contextlib
+import functools
 import json
 import os
+import select
 import selectors
+import signal
+import socket
 import subprocess
 import sys
 import time
-from typing import Any, Self
+from pathlib import Path
+from typing import IO, Any, Self
 
 from tests.fake_broker import FakeBroker
 
@@ -23,19 +30,106 @@ ENVELOPE = {
 }
 
 
-class McpFrontend:
-    """The process; `stderr` may be a descriptor for tests that do not drain it."""
+PIPE = subprocess.PIPE
+_WARM = Path(__file__).with_name("warm_frontends.py")
+_Stream = int | IO[Any]
+"""A pipe, or what is the frontend's own."""
 
-    def __init__(self, broker: FakeBroker, **streams: Any) -> None:
-        fd = broker.frontend.fileno()
-        streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | streams
-        self.process = subprocess.Popen(
-            [sys.executable, "-I", "-m", "frontend.mcp_server"],
-            env={"HTMCP_BROKER_FD": str(fd), "LANG": "C.UTF-8"},
-            pass_fds=[fd],
-            bufsize=0,
-            **streams,
+
+class WarmProcess:
+    """A frontend that was forked from a process which had imported it, as far as the tests need of a `Popen`."""
+
+    def __init__(self, broker_fd: int, stdin: _Stream, stdout: _Stream, stderr: _Stream) -> None:
+        with contextlib.ExitStack() as theirs:
+            self.stdin, stdin_fd = _ends(stdin, theirs, writing=True)
+            self.stdout, stdout_fd = _ends(stdout, theirs)
+            self.stderr, stderr_fd = _ends(stderr, theirs)
+            self._report, report_fd = os.pipe()
+            theirs.callback(os.close, report_fd)
+            fds = [stdin_fd, stdout_fd, stderr_fd, broker_fd, report_fd]
+            socket.send_fds(_warm_frontends(), [b"x"], fds)
+        self._told = b""
+        self.pid = int(self._line(BOUND_S))
+        self.returncode: int | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        for stream in (self.stdin, self.stdout, self.stderr):
+            if stream:
+                stream.close()
+        self.wait(BOUND_S)
+        os.close(self._report)
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal, unless it is known to have ended."""
+        if self.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def wait(self, timeout: float) -> int:
+        """Return how it ended. Raises TimeoutError."""
+        if self.returncode is None:
+            self.returncode = int(self._line(timeout))
+        return self.returncode
+
+    def _line(self, bound_s: float) -> bytes:
+        while b"\n" not in self._told:
+            if not select.select([self._report], [], [], bound_s)[0]:
+                raise TimeoutError
+            told = os.read(self._report, 64)
+            assert told, "nobody tells what became of it"
+            self._told += told
+        line, _, self._told = self._told.partition(b"\n")
+        return line
+
+
+def _ends(
+    asked: _Stream, theirs: contextlib.ExitStack, *, writing: bool = False
+) -> tuple[IO[bytes] | None, int]:
+    """Return our end of a stream, if a pipe is asked for, and the frontend's, which `theirs` closes then."""
+    if asked != PIPE:
+        return None, asked if isinstance(asked, int) else asked.fileno()
+    read_fd, write_fd = os.pipe()
+    our_fd, their_fd = (write_fd, read_fd) if writing else (read_fd, write_fd)
+    theirs.callback(os.close, their_fd)
+    return open(our_fd, "wb" if writing else "rb", buffering=0), their_fd
+
+
+@functools.cache
+def _warm_frontends() -> socket.socket:
+    ours, theirs = socket.socketpair()
+    with theirs:
+        process = subprocess.Popen(
+            [sys.executable, "-I", str(_WARM), str(theirs.fileno())],
+            env={"LANG": "C.UTF-8"},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            pass_fds=[theirs.fileno()],
         )
+    atexit.register(_end, ours, process)
+    return ours
+
+
+def _end(control: socket.socket, process: subprocess.Popen[bytes]) -> None:
+    control.close()
+    process.wait(BOUND_S)
+
+
+class McpFrontend:
+    """The process; `stderr` may be a descriptor for tests that do not drain it.
+
+    `cold`: started as the broker starts it, for tests of the start; otherwise forked with its imports done.
+    """
+
+    def __init__(self, broker: FakeBroker, *, cold: bool = False, **streams: Any) -> None:
+        fd = broker.frontend.fileno()
+        streams = {"stdin": PIPE, "stdout": PIPE, "stderr": PIPE} | streams
+        self.process = _cold(fd, **streams) if cold else WarmProcess(fd, **streams)
         # As the broker does: else the frontend's own end would keep the connection alive after it has ended.
         broker.frontend.close()
         self._untrusted = bytearray()
@@ -124,3 +218,13 @@ class McpFrontend:
         with open(f"/proc/{self.process.pid}/status") as status:
             (line,) = [line for line in status if line.startswith("VmHWM")]
         return int(line.split()[1])
+
+
+def _cold(broker_fd: int, **streams: Any) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-I", "-m", "frontend.mcp_server"],
+        env={"HTMCP_BROKER_FD": str(broker_fd), "LANG": "C.UTF-8"},
+        pass_fds=[broker_fd],
+        bufsize=0,
+        **streams,
+    )

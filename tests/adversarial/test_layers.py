@@ -209,7 +209,7 @@ ATTACKS = [
     ),
     Attack(
         "seccomp, another process's priority",
-        "import os; os.setpriority(os.PRIO_PROCESS, {victim}, 5); print('ESCAPED')",
+        "import os; os.setpriority(os.PRIO_PROCESS, {victim}, 19); print('ESCAPED')",
         without_verdict("setpriority"),
     ),
     Attack(

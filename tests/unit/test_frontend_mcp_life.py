@@ -38,7 +38,7 @@ def quiet_end(client, status=0):
 
 @pytest.mark.parametrize("version", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"])
 def test_each_revision_with_a_handshake_is_served(broker, version):
-    with McpFrontend(broker) as client:
+    with McpFrontend(broker, cold=version == "2025-11-25") as client:
         client.send(id=1, method="initialize", params=OPENING | {"protocolVersion": version})
         result = client.receive()["result"]
         assert result["protocolVersion"] == version
@@ -216,7 +216,7 @@ def test_a_signal_ends_it_cleanly(client, broker, number, busy):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_during_the_start_ends_it_cleanly_too(broker, number):
-    with McpFrontend(broker) as client:
+    with McpFrontend(broker, cold=True) as client:
         deadline_s = time.monotonic() + 10
         while not client.catches(signal.SIGHUP):
             assert time.monotonic() < deadline_s
@@ -239,7 +239,7 @@ def test_a_client_that_vanishes_during_a_call_ends_it(client, broker):
 
 
 def test_nothing_to_read_at_all_is_a_prompt_end(broker):
-    with McpFrontend(broker, stdin=subprocess.DEVNULL) as client:
+    with McpFrontend(broker, cold=True, stdin=subprocess.DEVNULL) as client:
         quiet_end(client)
 
 
@@ -328,7 +328,8 @@ def test_an_answer_to_somebody_else_s_question_is_not_handed_on(client, broker):
     assert client.envelope()["code"] == "INTERNAL_ERROR"
 
 
-def test_without_a_broker_it_says_so_in_one_line_and_ends(broker):
+@pytest.mark.parametrize("cold", [True, False])
+def test_without_a_broker_it_says_so_in_one_line_and_ends(broker, cold):
     broker.kill()
-    with McpFrontend(broker) as client:
+    with McpFrontend(broker, cold=cold) as client:
         assert client.ended() == (70, b"hardened-terminal-mcp: the broker is not there\n")
