@@ -98,7 +98,7 @@ class Trail:
         )
 
     def attempt(self, call: Call) -> Position:
-        """Write that a command is about to run.
+        """Write that a command is about to run, and have it brought to disk.
 
         Raises AuditUnavailable (closed) when that cannot be written.
         """
@@ -107,13 +107,14 @@ class Trail:
         self._begun[call.event_id] = _Begun(shown, failure is None)
         if failure is not None:
             self._refuse(failure)
+        if self._durability == "sync":
+            self._chain.commit.begin(position)
         return position
 
     def sync(self, position: Position) -> None:
         """Wait until the record is on disk; one fdatasync(2) serves all that wait.
 
-        Called in the thread of the call, before it confines itself. Raises AuditUnavailable (closed) when it
-        did not get there. With durability "os" there is nothing to wait for.
+        Raises AuditUnavailable (closed) when it did not get there. With durability "os" there is nothing to wait for.
         """
         if self._durability == "os":
             return
@@ -124,12 +125,9 @@ class Trail:
                 self._note(error)
             self._refuse(error)
 
-    def park(self, position: Position, resume: Callable[[], object]) -> bool:
-        """Whether `sync` would wait for a sync under way; then `resume` is called when it has ended.
-
-        So that the thread of a call need not wake only to wait.
-        """
-        return self._durability == "sync" and self._chain.commit.park(position, resume)
+    def later(self, position: Position, resume: Callable[[], object]) -> bool:
+        """Whether `sync` would have to wait. Then `resume` is called when it need not any more."""
+        return self._durability == "sync" and self._chain.commit.later(position, resume)
 
     def outcome(self, call: Call, result: CommandResult) -> None:
         """Write how a call ended. It reaches the disk with the next record that is waited for, or at `close`.

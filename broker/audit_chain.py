@@ -100,6 +100,7 @@ class Chain:
         """Let go of file and mirror."""
         if self.mirror is not None:
             self.mirror.close()
+        self.commit.close()
         self._file.close()
 
     def lock(self) -> None:

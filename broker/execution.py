@@ -15,15 +15,15 @@ from broker.census import Census
 from broker.confinement import Places
 from broker.containment import Containment
 from broker.jail import Jail
-from broker.job import Completed, Job, Running
-from broker.nursery import Later, Nursery, at_once, identity_of
+from broker.job import AT_ONCE, Completed, Job, Recorded, Running
+from broker.nursery import Nursery, identity_of
 from broker.proof import prove
 from broker.refusal import ExecutorError, StartupError
 from broker.run import Call
 from broker.spawn import encoded
 from broker.warden import Warden
 
-__all__ = ["Completed", "Executor", "Job", "Running", "spawn_frontend"]
+__all__ = ["AT_ONCE", "Completed", "Executor", "Job", "Recorded", "Running", "spawn_frontend"]
 
 CLOSE_S: Final = 3.0
 """How long a cancelled run may take to end; what is left is killed by the reaper."""
@@ -75,13 +75,10 @@ class Executor:
                 self.close()
                 raise
 
-    def start(
-        self, job: Job, before: Callable[[], None], done: Callable[[Completed], None], later: Later = at_once
-    ) -> Running:
+    def start(self, job: Job, recorded: Recorded, done: Callable[[Completed], None]) -> Running:
         """Run `job` in a thread of its own, and return at once.
 
-        `before` runs in that thread before it is confined, and may raise a Refusal; `done` is its last act. `later`
-        may put off the thread's start to when `before` need not wait.
+        Its program starts when it is `recorded`, which may raise a Refusal; `done` is the thread's last act.
         Raises ExecutorError if nothing can be started any more.
         """
         try:
@@ -91,7 +88,7 @@ class Executor:
         running = Running(job)
         self._runs.add(running)
         try:
-            self.nursery.submit(Call(self, prepared, running, before, done).run, later)
+            self.nursery.submit(Call(self, prepared, running, recorded, done).run)
         except ExecutorError:
             self.ended(running)
             raise

@@ -6,7 +6,8 @@ Always true: a run ends once; cancelling one that has ended does nothing.
 import _thread
 import os
 import time
-from typing import NamedTuple, Protocol
+from collections.abc import Callable
+from typing import Final, NamedTuple, Protocol
 
 from broker.latch import Latch
 from broker.policy import Permitted
@@ -34,6 +35,21 @@ class Job(NamedTuple):
     cwd_fd: int
     stdout: Filter
     stderr: Filter
+
+
+class Recorded(NamedTuple):
+    """Whether a run may begin: its attempt has to be on disk first.
+
+    `check` waits for that, and raises a Refusal where it failed. `later` tells whether `check` would have to wait, and
+    then calls what it is given once it need not.
+    """
+
+    check: Callable[[], None]
+    later: Callable[[Callable[[], object]], bool]
+
+
+AT_ONCE: Final = Recorded(lambda: None, lambda _resume: False)
+"""For what needs no record."""
 
 
 class Completed(NamedTuple):

@@ -79,15 +79,6 @@ Task = Callable[[], None]
 """What a thread of the nursery runs once, then it ends."""
 
 
-Later = Callable[[Task], bool]
-"""Takes a task and calls it later, or returns False: it is to be called now."""
-
-
-def at_once(_task: Task) -> bool:
-    """Put nothing off."""
-    return False
-
-
 class Seat:
     """Where one thread waits for its task.
 
@@ -159,14 +150,10 @@ class Nursery:
         """Whether the reaper lives, where there has to be one."""
         return self._reaper_ended is None or not self._reaper_ended.poll(0)
 
-    def submit(self, task: Task, later: Later) -> None:
-        """Run `task` in a thread of its own, now or when `later` says. Raises ExecutorError if the reaper is gone."""
+    def submit(self, task: Task) -> None:
+        """Run `task` in a thread of its own. Raises ExecutorError if the reaper is gone."""
         if not self.guarded:
             raise ExecutorError("the process that ends commands with this server is gone; restart the server")
-        if not later(lambda: self._hand_over(task)):
-            self._hand_over(task)
-
-    def _hand_over(self, task: Task) -> None:
         with self._lock:
             seat = self._seats.pop() if self._seats else None
             if seat is None:

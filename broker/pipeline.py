@@ -1,7 +1,7 @@
 """A call's whole way through the gate, on one screen.
 
     UntrustedCommand → parse → Argv → choose → Listed → locate → Located → permit → Permitted
-      → trail.attempt → executor.start (trail.sync, confine, spawn, read, redact, cap) → Completed → trail.outcome → Result
+      → trail.attempt → executor.start (confine, spawn, trail.sync, read, redact, cap) → Completed → trail.outcome → Result
 
 Always true: each step takes what the step before returned, so none can be skipped; a check refuses by raising; a failure
 that nobody foresaw denies; every request leaves its outcome in the trail before its reply is queued. Nothing here talks
@@ -17,7 +17,7 @@ import msgspec
 from broker import grammar
 from broker.audit import Trail
 from broker.audit_record import Call
-from broker.execution import Completed, Executor, Job, Running
+from broker.execution import Completed, Executor, Job, Recorded, Running
 from broker.jail import Jail, Located
 from broker.notice import warn
 from broker.output import OutputFilter
@@ -117,12 +117,10 @@ class Pipeline:
         """Write the attempt and start the command. Returns the answer instead if it cannot be started."""
         try:
             position = self._trail.attempt(admitted.call)
-            return self._executor.start(
-                self._job(admitted),
-                before=lambda: self._trail.sync(position),
-                done=finished,
-                later=lambda resume: self._trail.park(position, resume),
+            recorded = Recorded(
+                lambda: self._trail.sync(position), lambda resume: self._trail.later(position, resume)
             )
+            return self._executor.start(self._job(admitted), recorded, finished)
         except Refusal as refusal:
             return self.refuse_admitted(admitted, refusal)
         except Exception as error:  # noqa: BLE001 - what nobody foresaw denies

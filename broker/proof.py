@@ -10,7 +10,7 @@ from typing import Final, Protocol
 
 from broker.canary import ESCAPED, ESCAPES, REFUSED, SHELL
 from broker.jail import Jail
-from broker.job import Completed, Job, Running
+from broker.job import AT_ONCE, Completed, Job, Recorded, Running
 from broker.policy import Permitted
 from broker.profile import Profile
 from broker.programs import Programs
@@ -23,7 +23,7 @@ PROOF_S: Final = 10.0
 class Starts(Protocol):
     """The executor."""
 
-    def start(self, job: Job, before: Callable[[], None], done: Callable[[Completed], None]) -> Running:
+    def start(self, job: Job, recorded: Recorded, done: Callable[[Completed], None]) -> Running:
         """Start a job."""
 
 
@@ -49,7 +49,7 @@ def prove(executor: Starts, jail: Jail) -> None:
         shell = Programs((), jail, (SHELL,)).get(SHELL)
         limits = Limits(timeout_s=PROOF_S)
         permitted = Permitted(shell, ("sh", "-c", ESCAPES), {}, Profile(), limits, "the proof at start")
-        executor.start(Job(permitted, jail.fd, _Discarded(), _Discarded()), _nothing_before, completed.put)
+        executor.start(Job(permitted, jail.fd, _Discarded(), _Discarded()), AT_ONCE, completed.put)
     except ExecutorError as error:
         raise StartupError(f"the proof of containment cannot be run: {error}") from None
     ended = completed.get()
@@ -58,7 +58,3 @@ def prove(executor: Starts, jail: Jail) -> None:
     if ended.exit_code not in REFUSED:
         how = ESCAPED.get(ended.exit_code) or f"its shell ended with {ended.exit_code}"
         raise StartupError(f"containment was tried and does not hold: {how}")
-
-
-def _nothing_before() -> None:
-    """Nothing has to happen first."""

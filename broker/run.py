@@ -19,7 +19,7 @@ from typing import Final, NamedTuple, Protocol, TypeVar
 from broker.census import THREADS_PER_PROCESS, Census
 from broker.confinement import own_execution
 from broker.containment import Containment, Prepared
-from broker.job import Completed, Filter, Job, Running
+from broker.job import Completed, Filter, Job, Recorded, Running
 from broker.landlock import READ, WRITE, Rule
 from broker.limits import rlimits_for
 from broker.nursery import Nursery
@@ -96,14 +96,14 @@ class Call:
         premises: Premises,
         prepared: Prepared,
         running: Running,
-        before: Callable[[], None],
+        recorded: Recorded,
         done: Callable[[Completed], None],
     ) -> None:
         self._premises = premises
         self._prepared = prepared
         self._running = running
         self._job = running.job
-        self._before = before
+        self._recorded = recorded
         self._done = done
         self._temporary: Folder | None = None
         self._outer_fds: list[int] = []
@@ -134,7 +134,6 @@ class Call:
 
     def _attempt(self) -> Verdict:
         try:
-            self._before()
             self._running.refuse_cancelled()
             self._job.permitted.program.verify()
             started = self._start()
@@ -160,8 +159,16 @@ class Call:
             further = Rule(self._temporary.path, READ | WRITE | own_execution(permitted.profile))
         stdout_r, stdout_w = self._pipe()
         stderr_r, stderr_w = self._pipe()
-        terms = Terms(rlimits_for(permitted.limits), self._tasks(), self._writable_places(), self._loaders())
+        terms = Terms(
+            rlimits_for(permitted.limits),
+            self._tasks(),
+            self._writable_places(),
+            self._loaders(),
+            self._recorded,
+        )
         asking = self._confine(further, terms)
+        if not asking:
+            self._recorded.check()
         variables = encoded(premises.environment | own) if own else premises.variables
         pid = self._spawn(variables, (premises.null_fd, stdout_w, stderr_w))
         if not asking:
@@ -205,6 +212,7 @@ class Call:
         try:
             return spawn(permitted.program.path, permitted.argv, environment, fds, self._job.cwd_fd)
         except OSError as error:
+            self._recorded.check()  # else it was refused because it is not on disk that it starts
             raise ExecutorError(f"{permitted.program.name}: cannot be started: {error.strerror}") from None
 
     def _attend(self, started: Started, reader: "Reader") -> Verdict:

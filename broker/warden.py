@@ -20,6 +20,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from broker import kernel, limits, metadata, temporary
+from broker.job import Recorded
 from broker.kernel import Question
 from broker.latch import Latch
 from broker.limits import RLimits
@@ -30,13 +31,15 @@ _EXECVE = NUMBER["execve"]
 
 class Terms(NamedTuple):
     """What one run gets: the limits of each process, how many processes, where it may change metadata (real paths),
-    and, where it may start other programs, which loaders it must not execute by name (device, inode).
+    where it may start other programs, which loaders it must not execute by name (device, inode), and what has to be
+    on disk before it starts.
     """
 
     rlimits: RLimits
     tasks: int
     places: tuple[str, ...]
     loaders: frozenset[tuple[int, int]] | None
+    recorded: Recorded
 
 
 class Ward:
@@ -57,6 +60,7 @@ class Warden:
         self._epoll.register(self._wake_fd, select.EPOLLIN)
         self._wards: dict[int, Ward] = {}
         self._ended = False
+        self._ending = _thread.allocate_lock()
         self._swept = False
 
     def live(self) -> None:
@@ -78,8 +82,9 @@ class Warden:
 
     def close(self) -> None:
         """Let the thread end."""
-        self._ended = True
-        os.eventfd_write(self._wake_fd, 1)
+        with self._ending:
+            self._ended = True
+            os.eventfd_write(self._wake_fd, 1)
 
     def attend(self, listener_fd: int, terms: Terms) -> None:
         """Answer what arrives at `listener_fd` until its askers are gone, then close it."""
@@ -112,8 +117,10 @@ class Warden:
         return removed
 
     def _do(self, action: Callable[[], object]) -> None:
-        self._actions.append(action)
-        os.eventfd_write(self._wake_fd, 1)
+        with self._ending:  # afterwards the descriptor's number may be another file's
+            if not self._ended:
+                self._actions.append(action)
+                os.eventfd_write(self._wake_fd, 1)
 
     def _act(self) -> None:
         os.eventfd_read(self._wake_fd)
@@ -131,8 +138,11 @@ class Warden:
             question = kernel.seccomp_receive(listener_fd)
         except OSError:  # the asker was killed meanwhile
             return
+        self._settle(listener_fd, question, lambda: self._decide(listener_fd, ward, question))
+
+    def _settle(self, listener_fd: int, question: Question, decide: Callable[[], int]) -> None:
         try:
-            error_number = self._decide(listener_fd, ward, question)
+            error_number = decide()
         except OSError as error:
             error_number = error.errno or errno.EPERM
         except Exception:  # noqa: BLE001 - whatever it is, the asker must not wait for ever
@@ -152,6 +162,19 @@ class Warden:
         if ward.started:
             return self._decide_on_program(listener_fd, ward.terms.loaders, question)
         ward.started = True
+
+        def start() -> None:
+            if self._wards.get(listener_fd) is ward:  # else it was killed while it waited
+                self._settle(listener_fd, question, lambda: self._start(listener_fd, ward, question))
+
+        if ward.terms.recorded.later(lambda: self._do(start)):
+            return 0
+        return self._start(listener_fd, ward, question)
+
+    def _start(self, listener_fd: int, ward: Ward, question: Question) -> int:
+        """Limit the program and let its exec through, now that it is on disk that it starts."""
+        ward.terms.recorded.check()
+        kernel.seccomp_waits(listener_fd, question)
         limits.apply(question.pid, ward.terms.rlimits, ward.terms.tasks)
         kernel.seccomp_continue(listener_fd, question)
         if not ward.terms.places and ward.terms.loaders is None:

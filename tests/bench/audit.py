@@ -86,7 +86,7 @@ def _serve(trail: Trail, done: "SimpleQueue[int]", inboxes: "list[SimpleQueue[Po
     def begin(number: int, call: Call) -> None:
         position = trail.attempt(call)
         inbox = inboxes[number]
-        if not trail.park(position, lambda: inbox.put(position)):
+        if not trail.later(position, lambda: inbox.put(position)):
             inbox.put(position)
 
     running = [a_call() for _ in inboxes]

@@ -8,7 +8,7 @@ from typing import Self
 from broker import configuration, startup
 from broker.audit_record import Call, new_event_id
 from broker.execution import Executor
-from broker.job import Completed, Job
+from broker.job import AT_ONCE, Completed, Job
 from broker.output import OutputFilter
 from broker.pipeline import Admitted, Pipeline
 from protocol.messages import CommandResult, ExplainRequest, ResultCode, RunRequest
@@ -100,7 +100,7 @@ class Parts:
             assert completed.code is ResultCode.OK, completed
             ended.set()
 
-        self._executor.start(Job(permitted, fd, *self._filters()), lambda: None, done)
+        self._executor.start(Job(permitted, fd, *self._filters()), AT_ONCE, done)
         assert ended.wait(10)
         self._executor.rest()
 

@@ -22,7 +22,7 @@ from queue import SimpleQueue
 
 from broker import kernel, limits, seccomp
 from broker.confinement import layers_for
-from broker.job import Completed, Job
+from broker.job import AT_ONCE, Completed, Job
 from broker.landlock import Rulesets
 from broker.owned_fd import OwnedFd
 from broker.policy import Permitted
@@ -97,7 +97,7 @@ def confined_true(confined: Confined) -> Way:
 
     def way() -> None:
         job = Job(permitted, confined.jail.fd, Kept(), Kept())
-        confined.executor.start(job, lambda: None, ended.put)
+        confined.executor.start(job, AT_ONCE, ended.put)
         ended.get()
         confined.executor.rest()
 

@@ -20,6 +20,8 @@ BEGUN = "11 fdatasync(7</state/audit.jsonl> <unfinished ...>"
 DONE = "11 <... fdatasync resumed>)           = 0 (DELAYED)"
 EXECUTED = '12 execve("/usr/bin/echo", ["echo", "w0"], 0x7f22 /* 3 vars */) = 0'
 HALF_EXECUTED = EXECUTED.replace(") = 0", " <unfinished ...>")
+RUNS = "12 <... execve resumed>)              = 0"
+REFUSED = "12 <... execve resumed>)              = -1 EPERM (Operation not permitted)"
 
 
 def run_traced(place: Place, rounds: list[list[str]], disk: str) -> tuple[list[Seen], list[str]]:
@@ -65,7 +67,7 @@ def test_the_judge_finds_the_programs_that_do_not_wait_for_the_disk(place: Place
 def test_nothing_is_executed_when_the_disk_fails_under_the_attempt(place: Place) -> None:
     calls, codes = run_traced(place, ROUNDS, BROKEN)
     assert codes == ["AUDIT_UNAVAILABLE"] * len(WORDS)
-    assert [call for word in WORDS for call in executions(calls, word)] == []
+    assert all(call.result != 0 for word in WORDS for call in executions(calls, word))
 
 
 @pytest.mark.parametrize(
@@ -73,12 +75,14 @@ def test_nothing_is_executed_when_the_disk_fails_under_the_attempt(place: Place)
     [
         ([ATTEMPT, SYNCED, EXECUTED], None),
         ([ATTEMPT, BEGUN, OTHERS, DONE, HALF_EXECUTED], None),
+        ([ATTEMPT, BEGUN, HALF_EXECUTED, DONE, RUNS], None),
+        ([ATTEMPT, BEGUN, HALF_EXECUTED, DONE, REFUSED], None),
         ([ATTEMPT, EXECUTED], "no fdatasync"),
         ([ATTEMPT, EXECUTED, SYNCED], "no fdatasync"),
         ([SYNCED, ATTEMPT, EXECUTED], "no fdatasync"),
         ([BEGUN, ATTEMPT, DONE, EXECUTED], "no fdatasync"),
         ([ATTEMPT, BEGUN, EXECUTED, DONE], "no fdatasync"),
-        ([ATTEMPT, BEGUN, HALF_EXECUTED, DONE], "no fdatasync"),
+        ([ATTEMPT, BEGUN, HALF_EXECUTED, RUNS, DONE], "no fdatasync"),
         ([ATTEMPT, BEGUN, EXECUTED], "no fdatasync"),
         ([ATTEMPT, SYNCED.replace("= 0", "= -1 EIO (Input/output error)"), EXECUTED], "no fdatasync"),
         ([ATTEMPT, SYNCED.replace("audit", "other"), EXECUTED], "no fdatasync"),

@@ -87,7 +87,7 @@ def fault_in(calls: list[Seen], trail: Path, word: str) -> str | None:
     """Return what is wrong with the order around the one command that has `word` as an argument, None if nothing is.
 
     Its attempt is written to `trail` with success, then an fdatasync of the trail begins, it succeeds, and after its
-    return the program is executed.
+    return the execution returns: a program runs from there on, and until then it may wait at its start.
     """
     of_trail = [call for call in calls if re.match(rf"\d+<{re.escape(str(trail))}>", call.text)]
     written = [call for call in of_trail if call.name == "write" and _is_attempt(call.text, word)]
@@ -97,7 +97,7 @@ def fault_in(calls: list[Seen], trail: Path, word: str) -> str | None:
     if not attempt.result or attempt.result < 0:
         return "the attempt was not written"
     synced = [call for call in of_trail if call.name == "fdatasync" and call.began > attempt.ended]
-    if not any(call.result == 0 and call.ended < executed.began for call in synced):
+    if not any(call.result == 0 and call.ended < executed.ended for call in synced):
         return "no fdatasync stands between the attempt and the execution"
     return None
 

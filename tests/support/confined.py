@@ -12,7 +12,7 @@ from typing import Self
 
 import msgspec
 
-from broker.execution import Completed, Executor, Job, Running
+from broker.execution import AT_ONCE, Completed, Executor, Job, Recorded, Running
 from broker.jail import Jail, Located
 from broker.policy import Permitted
 from broker.profile import Profile
@@ -90,7 +90,7 @@ class Confined:
         *argv: str,
         profile: Profile = LEAST,
         limits: Limits = FEW,
-        before: object = None,
+        recorded: Recorded = AT_ONCE,
         environment: dict[str, str] | None = None,
     ) -> tuple[Running, "SimpleQueue[Completed]"]:
         """Start a program; its end arrives in the queue."""
@@ -105,7 +105,7 @@ class Confined:
         words = program.argv(argv[0], argv[1:])
         permitted = Permitted(program, words, environment or {}, profile, limits, "a test")
         job = Job(permitted, located.fd, Kept(), Kept())
-        running = self.executor.start(job, before or (lambda: None), done)  # type: ignore[arg-type]
+        running = self.executor.start(job, recorded, done)
         return running, ended
 
     def run(self, *argv: str, **how: object) -> Completed:

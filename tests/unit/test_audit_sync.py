@@ -1,6 +1,7 @@
 """Group commit: who waits for which sync of the disk, and who is told when one failed."""
 
 import errno
+import os
 import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -121,41 +122,65 @@ def test_going_on_in_another_file_first_syncs_the_old_one() -> None:
     assert synced == [3, 4]
 
 
-def test_who_is_parked_during_a_sync_is_called_when_it_ended_and_then_need_not_wait() -> None:
+def test_who_asks_for_later_is_called_once_the_fate_is_known_and_only_then() -> None:
     disk = Disk()
     commit = GroupCommit(-1, disk.sync)
     called = threading.Semaphore(0)
-    covered, later = commit.wrote(), Position(2)
-    assert not commit.park(covered, called.release)
-    with ThreadPoolExecutor(2) as pool:
-        leader = pool.submit(commit.wait, covered)
-        _wait_for_a_sync(disk)
-        assert commit.park(covered, called.release)
-        assert commit.park(later, called.release)
-        assert not called.acquire(timeout=0.01)
-        disk.go.release()
-        leader.result(WAIT_S)
-        assert called.acquire(timeout=WAIT_S)
-        assert called.acquire(timeout=WAIT_S), "nobody leads the next sync"
-    commit.wait(covered)
+    first = commit.wrote()
+    assert commit.later(first, called.release)
+    _wait_for_a_sync(disk)
+    second = commit.wrote()
+    assert commit.later(second, called.release)
+    assert not called.acquire(timeout=0.01)
+    disk.go.release()
+    assert called.acquire(timeout=WAIT_S)
+    assert not called.acquire(timeout=0.01), "a record that was written during a sync is not covered by it"
+    disk.go.release()
+    assert called.acquire(timeout=WAIT_S)
+    assert not commit.later(first, called.release)
+    commit.wait(second)
+    assert disk.syncs == 2
+
+
+def test_a_sync_that_was_begun_is_not_begun_again_by_who_waits_for_it() -> None:
+    disk = Disk()
+    commit = GroupCommit(-1, disk.sync)
+    position = commit.wrote()
+    commit.begin(position)
+    _wait_for_a_sync(disk)
+    disk.go.release()
+    commit.wait(position)
     assert disk.syncs == 1
 
 
-def test_nobody_is_forgotten_when_many_wait_and_are_parked_at_once() -> None:
+def test_nobody_is_forgotten_when_many_wait_at_once() -> None:
     commit = GroupCommit(-1, lambda _fd: time.sleep(0.0002))
-    written = threading.Lock()
-    ended = threading.Semaphore(0)
+    writing = threading.Lock()
 
-    def call() -> None:
-        with written:
+    def call(number: int) -> None:
+        with writing:
             position = commit.wrote()
-        resumed = threading.Event()
-        if commit.park(position, resumed.set):
-            assert resumed.wait(WAIT_S)
+        known = threading.Event()
+        if number % 2 and commit.later(position, known.set):
+            assert known.wait(WAIT_S)
         commit.wait(position)
-        ended.release()
 
     with ThreadPoolExecutor(16) as pool:
-        for future in [pool.submit(call) for _ in range(400)]:
+        for future in [pool.submit(call, number) for number in range(400)]:
             future.result(WAIT_S)
-    assert all(ended.acquire(timeout=0) for _ in range(400))
+
+
+def test_its_thread_ends_with_it() -> None:
+    commit = GroupCommit(-1, lambda _fd: None)
+    before = _threads()
+    commit.wait(commit.wrote())
+    assert _threads() == before + 1
+    commit.close()
+    deadline = time.monotonic() + WAIT_S
+    while _threads() > before and time.monotonic() < deadline:
+        time.sleep(0.001)
+    assert _threads() == before
+
+
+def _threads() -> int:
+    return len(os.listdir("/proc/self/task"))

@@ -6,14 +6,16 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from queue import SimpleQueue
 
 import msgspec
 import pytest
 
 from broker import temporary
 from broker.elf import loader_of
+from broker.execution import Recorded
 from broker.profile import Profile
 from broker.refusal import AuditUnavailable, ExecutorError, StartupError
 from broker.schema import Limits
@@ -121,7 +123,9 @@ def test_a_refusal_before_the_start_is_the_end_and_nothing_runs(confined: Confin
     def refuse() -> None:
         raise AuditUnavailable("the trail is full")
 
-    ended = confined.run("touch", "ran", profile=Profile(writes=True), before=refuse)
+    ended = confined.run(
+        "touch", "ran", profile=Profile(writes=True), recorded=Recorded(refuse, lambda _: False)
+    )
     assert (ended.code, ended.reason) == (ResultCode.AUDIT_UNAVAILABLE, "the trail is full")
     assert not (confined.root / "ran").exists()
 
@@ -130,10 +134,71 @@ def test_an_unforeseen_fault_is_an_internal_error_and_nothing_runs(confined: Con
     def fail() -> None:
         raise ZeroDivisionError
 
-    ended = confined.run("touch", "ran", profile=Profile(writes=True), before=fail)
+    ended = confined.run(
+        "touch", "ran", profile=Profile(writes=True), recorded=Recorded(fail, lambda _: False)
+    )
     assert ended.code is ResultCode.INTERNAL_ERROR
     assert not (confined.root / "ran").exists()
     assert confined.warnings == ["internal error in a call: ZeroDivisionError"]
+
+
+class Late:
+    """A disk that takes its time: `ended` says when the attempt is there, or raises why it is not."""
+
+    def __init__(self) -> None:
+        self.asked: SimpleQueue[Callable[[], object]] = SimpleQueue()
+        self.failure: Exception | None = None
+
+    def check(self) -> None:
+        if self.failure is not None:
+            raise self.failure
+
+    def later(self, resume: Callable[[], object]) -> bool:
+        self.asked.put(resume)
+        return True
+
+
+def test_a_program_waits_at_its_start_until_its_attempt_is_on_disk(confined: Confined) -> None:
+    late = Late()
+    _, ended = confined.start(
+        "touch", "ran", profile=Profile(writes=True), recorded=Recorded(late.check, late.later)
+    )
+    resume = late.asked.get(timeout=BOUND_S)
+    neighbour = confined.run("true")
+    assert neighbour.exit_code == 0, "one call's disk held up another call"
+    assert ended.empty()
+    assert not (confined.root / "ran").exists()
+    resume()
+    assert ended.get(timeout=BOUND_S).exit_code == 0
+    assert (confined.root / "ran").exists()
+
+
+def test_a_program_whose_attempt_did_not_reach_the_disk_never_starts(confined: Confined) -> None:
+    late = Late()
+    _, ended = confined.start(
+        "touch", "ran", profile=Profile(writes=True), recorded=Recorded(late.check, late.later)
+    )
+    resume = late.asked.get(timeout=BOUND_S)
+    late.failure = AuditUnavailable("the disk said no")
+    resume()
+    completed = ended.get(timeout=BOUND_S)
+    assert (completed.code, completed.reason) == (ResultCode.AUDIT_UNAVAILABLE, "the disk said no")
+    assert not (confined.root / "ran").exists()
+
+
+def test_a_program_that_was_killed_while_it_waited_for_the_disk_is_not_started_by_its_news(
+    tmp_path: Path,
+) -> None:
+    late = Late()
+    confined = Confined(tmp_path)
+    _, ended = confined.start(
+        "touch", "ran", profile=Profile(writes=True), recorded=Recorded(late.check, late.later)
+    )
+    resume = late.asked.get(timeout=BOUND_S)
+    confined.close()
+    assert ended.get(timeout=BOUND_S).exit_code != 0
+    resume()
+    assert not (confined.root / "ran").exists()
 
 
 def test_a_program_whose_file_was_changed_is_not_started(confined: Confined) -> None:
