@@ -1,20 +1,23 @@
-"""Audit trails opened directly, without a broker around them."""
+"""Audit trails opened directly, without a broker around them.
+
+A process that only writes one starts with this module, dozens in a test: what reads trails is imported where it is used.
+"""
 
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
-
-import pytest
+from typing import TYPE_CHECKING, Any
 
 from broker.audit import Trail
-from broker.audit_command import main
-from broker.audit_reading import sources_of
 from broker.audit_record import Call
 from broker.audit_rotation import rotated_files
-from broker.audit_verify import Verdict, verify
 from broker.refusal import AuditUnavailable
 from protocol.messages import CommandResult, ResultCode
+
+if TYPE_CHECKING:
+    import pytest
+
+    from broker.audit_verify import Verdict
 
 POLICY = "5" * 64
 CALM = CommandResult(
@@ -73,10 +76,14 @@ def refused(trail: Trail) -> bool:
     try:
         trail.sync(trail.attempt(call))
     except AuditUnavailable as refusal:
-        with pytest.raises(AuditUnavailable):
-            trail.outcome(call, result(ResultCode.AUDIT_UNAVAILABLE, refusal.reason))
+        refused_too = result(ResultCode.AUDIT_UNAVAILABLE, refusal.reason)
+    else:
+        return False
+    try:
+        trail.outcome(call, refused_too)
+    except AuditUnavailable:
         return True
-    return False
+    raise AssertionError("the outcome of what was refused was written")
 
 
 def files_of(path: Path) -> list[str]:
@@ -92,8 +99,11 @@ def records(path: Path) -> list[dict[str, Any]]:
     return found
 
 
-def verified(path: Path, head: str | None = None) -> Verdict:
+def verified(path: Path, head: str | None = None) -> "Verdict":
     """Verify all files of a trail."""
+    from broker.audit_reading import sources_of
+    from broker.audit_verify import verify
+
     return verify(sources_of(str(path)), head)
 
 
@@ -111,7 +121,9 @@ def varied_trail(path: Path) -> Path:
     return path
 
 
-def printed(capsys: pytest.CaptureFixture[str], *arguments: str, status: int = 0) -> str:
+def printed(capsys: "pytest.CaptureFixture[str]", *arguments: str, status: int = 0) -> str:
     """Return what `audit` printed for `arguments`, having ended with `status`."""
+    from broker.audit_command import main
+
     assert main(list(arguments)) == status
     return capsys.readouterr().out
