@@ -86,6 +86,12 @@ def test_verify_says_that_a_last_line_is_torn(path: Path, capsys: pytest.Capture
     assert "torn" in printed(capsys, "verify", "--log", str(path))
 
 
+@pytest.fixture(autouse=True)
+def _no_width(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take away what the one who runs the tests may have set."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+
+
 def test_show_prints_one_row_for_a_call_and_says_what_has_no_outcome(
     path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -182,7 +188,6 @@ def test_a_wide_table_has_all_columns_and_an_endless_one_shortens_nothing() -> N
 def test_what_goes_into_a_pipe_is_shortened_only_if_columns_says_so(
     path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv("COLUMNS", raising=False)
     trail = open_trail(path)
     run(trail, "echo " + "x" * 300)
     trail.close()
