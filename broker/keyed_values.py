@@ -98,22 +98,20 @@ class _Head(NamedTuple):
 class _Forms:
     """Some forms as one automaton without groups, and one by one with groups for a closer look at what it found."""
 
-    __slots__ = ("_known", "_readers", "scan")
+    __slots__ = ("_readers", "known", "scan")
 
     def __init__(self, forms: tuple[str, ...]) -> None:
         self.scan = Expression("|".join(_filled(form, "(?:") for form in forms))
         self._readers = tuple((form, Expression(_filled(form, "("))) for form in forms if form is not _COLUMN)
-        self._known: dict[bytes, _Head | None] = {}
+        self.known: dict[bytes, _Head | None] = {}
 
     def read(self, head: bytes) -> _Head | None:
         """The meaning of a head, or None if its name promises nothing."""
-        if head in self._known:
-            return self._known[head]
         meaning = self._read(head)
         if len(head) <= HEAD_BYTES and (meaning is None or meaning.form is not _FLIPPED):
-            if len(self._known) >= REMEMBERED_HEADS:
-                self._known.clear()
-            self._known[head] = meaning
+            if len(self.known) >= REMEMBERED_HEADS:
+                self.known.clear()
+            self.known[head] = meaning
         return meaning
 
     def _read(self, head: bytes) -> _Head | None:
@@ -149,6 +147,7 @@ def _kind(name: str, between: bytes, form: str) -> key_names.KeyKind | None:
     return kind._replace(certain=False, bare=True) if form is _NEXT and between[-1:] == b"\n" else kind
 
 
+_NOT_AFTER = (b"://", b"[REDACTED:", b"[REDACTED")
 _AFTER_COLUMN = (b",", b";", b"|", b"\t", b"\n", b"\r", b")")
 _SETTERS = ("set", "with", "use", "password", "passphrase", "secret", "apikey", "api_key")
 _SPOKEN = ("password", "passphrase", "pre_shared_key")
@@ -253,15 +252,15 @@ def find(data: bytes) -> Iterator[Found]:
     columns: list[int] = []
     judged: dict[tuple[bytes, bool, bool, key_names.KeyKind], bool] = {}
     for forms in _FORMS:
-        if forms is _FORMS[1] and not any(sign in data for sign in (b"<", b"alue", b"ALUE")):
+        if forms is _FORMS[1] and b"<" not in data and b"alue" not in data:
             continue
+        known, tables = forms.known, forms is _FORMS[2]
         for start, end in forms.scan.each_last_of_a_run(data):
-            head = forms.read(data[start:end])
-            if head.form is _IN_A_TABLE if head else data[end - 1 : end] in _AFTER_COLUMN:
+            text = data[start:end]
+            head = known[text] if text in known else forms.read(text)
+            if tables and (head.form is _IN_A_TABLE if head else text[-1:] in _AFTER_COLUMN):
                 columns.append(start)
-            if head is None or data[max(0, start - 10) : start].endswith(
-                (b"://", b"[REDACTED:", b"[REDACTED")
-            ):
+            if head is None or data[max(0, start - 10) : start].endswith(_NOT_AFTER):
                 continue
             begin = start + head.value
             if data[begin : begin + 1] in _NO_VALUE:

@@ -8,7 +8,7 @@ number of patterns. This module decides where; whether a value is a placeholder 
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 
-from broker import placeholders, randomness
+from broker import placeholders, private_keys, randomness
 from broker.redaction_catalogue import Pattern, catalogue
 from broker.regex_engine import NOWHERE, Expression, Spans, escaped
 
@@ -45,6 +45,7 @@ _CHECKS: dict[str, Callable[[str], bool]] = {
     "generated": placeholders.is_generated,
     "userinfo": placeholders.is_token_in_url,
     "kubernetes": placeholders.is_kubernetes_value,
+    "body": private_keys.is_body,
     "credential": lambda value: placeholders.is_secret_value(value, quoted=True, certain=True),
 }  # fmt: skip
 
@@ -52,7 +53,18 @@ _CHECKS: dict[str, Callable[[str], bool]] = {
 class _Rule:
     """A pattern with its expressions."""
 
-    __slots__ = ("before", "check", "checked_by", "expression", "inner", "name", "reach", "value", "within")
+    __slots__ = (
+        "alone",
+        "before",
+        "check",
+        "checked_by",
+        "expression",
+        "inner",
+        "name",
+        "reach",
+        "value",
+        "within",
+    )
 
     def __init__(self, pattern: Pattern) -> None:
         flags = "(?i)" if pattern.anycase else ""
@@ -61,6 +73,7 @@ class _Rule:
         self.inner = Expression(flags + pattern.inner) if pattern.inner else None
         self.value = pattern.value
         self.within = pattern.within
+        self.alone = pattern.around == "alone"
         self.before = pattern.before
         self.reach = pattern.reach
         self.checked_by = pattern.check
@@ -71,7 +84,9 @@ class _Rule:
         for match in self._matches(data, places):
             for spans in (match,) if self.inner is None else self.inner.each(data, *match[self.within]):
                 begin, stop = self._value(spans)
-                if begin < stop and self._accepts(data[begin:stop], judged):
+                if begin >= stop or not self._accepts(data[begin:stop], judged):
+                    continue
+                if not self.alone or private_keys.is_alone(data, begin, stop):
                     yield begin, stop, self.name
 
     def _matches(self, data: bytes, places: list[tuple[int, int]]) -> Iterator[Spans]:

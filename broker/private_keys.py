@@ -5,11 +5,48 @@ Always true: public keys and certificates are left alone, and so is text that on
 
 from collections.abc import Iterator
 
+from broker.randomness import classes, entropy_bits
 from broker.regex_engine import Expression
 
 Found = tuple[int, int, str]
 NAME = "private_key"
+LINES_NAME = "private_key_lines"
 BODY_BYTES = 32 * 1024
+NEAR_BYTES = 512
+RANDOM_BITS = 4.9  # 64 characters of base64 have 5.3 +- 0.1 by chance, and below 5 if they encode text
+_PUBLIC = (  # how base64 begins that encodes ASN.1, PGP, images, archives, documents, fonts, programs
+    *(
+        "MI",
+        "MFkwEwYH",
+        "MHYwEAYH",
+        "MCowBQYD",
+        "mQ",
+        "mD",
+        "iQ",
+        "iH",
+        "hQ",
+        "iVBORw0KGgo",
+        "/9j/",
+        "R0lGOD",
+        "UklGR",
+    ),
+    *(
+        "UEsDB",
+        "H4sI",
+        "QlpoOT",
+        "/Td6WFo",
+        "KLUv",
+        "JVBER",
+        "AAAA",
+        "AAEAAA",
+        "T1RUTw",
+        "d09GR",
+        "PD94",
+        "PHN2Z",
+    ),
+    *("AGFzb", "gASV", "LS0tLS1CRUdJTiBD"),
+)
+_FULL = Expression(r"(?:[0-9]{1,4}[:\-\t ])?[ \t]*[A-Za-z0-9+/]{64}\r?\n")
 _BLANK = r"(?:[ +]|%20)"
 _KIND = rf"(?:[A-Z0-9]+{_BLANK})*PRIVATE{_BLANK}KEY(?:{_BLANK}BLOCK)?"
 _EDGE = Expression(rf"-{{4,5}} ?(?:BEGIN|END){_BLANK}{_KIND} ?-{{4,5}}")
@@ -36,10 +73,13 @@ def find(data: bytes) -> Iterator[Found]:
             continue
         begin: int | None = start
         stop: int | None = body
+        following = edges[index + 1 : index + 2]
         if _is_last_line(data, edges[index]):
             begin = _headless(data, start, claimed)
+            if begin is None:
+                begin, stop = start, _upside_down(data, body, following)
         else:
-            stop = _closed(data, body, edges[index + 1 : index + 2]) or _cut_off(data, body)
+            stop = _closed(data, body, following) or _cut_off(data, _after_empty(data, body, following))
         if begin is not None and stop is not None:
             claimed = stop
             yield begin, stop, NAME
@@ -59,6 +99,28 @@ def _closed(data: bytes, body: int, following: list[tuple[int, int]]) -> int | N
         ):
             return stop
     return None
+
+
+def _upside_down(data: bytes, body: int, following: list[tuple[int, int]]) -> int | None:
+    """The end of a block whose lines come in reverse: nothing but lines of a body, then its first line."""
+    for first, stop in following:
+        lines = [line for line in data[body:first].split(b"\n") if line.strip()]
+        if (
+            not _is_last_line(data, (first, stop))
+            and first - body <= BODY_BYTES
+            and _RUN.first(data, body, first)
+            and all(_LAST.here(line, 0, len(line)) for line in lines[:-1])
+        ):
+            return stop
+    return None
+
+
+def _after_empty(data: bytes, body: int, following: list[tuple[int, int]]) -> int:
+    """Where the body begins; sorted lines have first and last line before it."""
+    for first, stop in following:
+        if not data[body:first].strip():
+            return stop
+    return body
 
 
 def _cut_off(data: bytes, body: int) -> int | None:
@@ -118,3 +180,25 @@ def _headless(data: bytes, end: int, floor: int) -> int | None:
             break
         first = position = line
     return first
+
+
+def is_alone(data: bytes, start: int, stop: int) -> bool:
+    """Are these lines of base64 a whole run of such lines, and no part of something public, such as a certificate?"""
+    before, after = data[max(0, start - NEAR_BYTES) : start], data[stop : stop + NEAR_BYTES]
+    if _FULL.here(before, before.rfind(b"\n", 0, -1) + 1, len(before)) or b"base64" in before.lower():
+        return False
+    begin, end = before.rfind(b"BEGIN"), after.find(b"END")
+    around = (
+        before[begin : begin + 60] if begin > before.rfind(b"END") else b"",
+        after[max(end, 0) : end + 60],
+    )
+    return all(b"PRIVATE" in edge for edge in around if b"BEGIN" in edge or b"END" in edge)
+
+
+def is_body(value: str) -> bool:
+    """Are these lines as random as those of a key, and not the beginning of something public or of a known format?"""
+    lines = [line.split()[-1][-64:] for line in value.splitlines()]
+    full = [line for line in lines if len(line) == 64]
+    return not lines[0].startswith(_PUBLIC) and all(
+        classes(line) == 3 and entropy_bits(line) > RANDOM_BITS for line in full
+    )

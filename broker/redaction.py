@@ -275,6 +275,8 @@ class RedactionStream:
     def _spans(self, window: bytes) -> list[Found]:
         """What to replace; after a secret that filled the last window to its end, what goes on belongs to it."""
         spans = self._redactor.find(window)
+        if self._done:  # what such lines continue, one does not see here
+            spans = [span for span in spans if span[0] > 0 or span[2] != private_keys.LINES_NAME]
         if self._swallowing:
             stop = _goes_on(window, self._done)
             if stop > self._done:

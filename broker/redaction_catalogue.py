@@ -27,6 +27,7 @@ class Pattern(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     anycase: bool = False
     edge: bool = True
     check: str = "token"
+    around: str = ""
     examples: tuple[str, ...] = ()
 
 

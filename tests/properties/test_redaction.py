@@ -20,6 +20,10 @@ KEYED = [
     '"client_secret": "{base62:24}"',
     "tool --token {base62:20} x",
     "api.key={hex:32}",
+    "password:\n  {base62:16}",
+    '{"name":"db_password","value":"{base62:9}"}',
+    "https://{base62:24}@git.example.com/",
+    "\n{base64:64}\n{base64:64}\n",
 ]
 WORDS = [
     "\n",
@@ -39,8 +43,22 @@ WORDS = [
     "[REDACTED:x]",
 ]
 SIGNS = ["\x1b[31m", "\\n", "é", "🚀", "Authorization: Bearer ", "\r", "%3D", "&", ";", "login "]
+STRUCTURES = [
+    '"name":"db_password","value":"',
+    '{"value":"x1y2z3q4","name":"token"}',
+    "user,password\n",
+    "ada,",
+    " | password | ",
+    "kind: Secret\n",
+    "data:\n  dsn: ",
+    "<password>",
+    "</",
+    "password:\n  ",
+    "INSERT INTO t (a, password) VALUES ('a', '",
+    "-----BEGIN CERTIFICATE-----\n",
+]
 ARMOUR = ["-----BEGIN RSA PRIVATE KEY-----", "-----END RSA PRIVATE KEY-----"]
-PIECES = st.sampled_from([*WORDS, *SIGNS, *ARMOUR])
+PIECES = st.sampled_from([*WORDS, *SIGNS, *STRUCTURES, *ARMOUR])
 SECRETS = st.builds(filled, st.sampled_from(EXAMPLES + KEYED), st.integers(1, 50))
 PLAIN = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
 TEXTS = st.lists(PIECES | SECRETS | PLAIN, max_size=30).map("".join)

@@ -185,12 +185,14 @@ def test_what_only_looks_like_a_secret_comes_back_as_the_same_object(text: str) 
     assert redact(text) is text
 
 
-def _body(lines: int) -> list[str]:
-    return [filled("{base64:64}", seed) for seed in range(lines)] + [filled("{base64:30}") + "=="]
+def body(lines: int, seed: int = 0) -> list[str]:
+    """Lines as in a key or a certificate, the last one shorter."""
+    return [filled("{base64:64}", seed + n) for n in range(lines)] + [filled("{base64:30}", seed) + "=="]
 
 
-def _armoured(kind: str, lines: int = 8) -> list[str]:
-    return ["-----BEGIN " + kind + "-----", *_body(lines), "-----END " + kind + "-----"]
+def armoured(kind: str, lines: int = 8, seed: int = 0) -> list[str]:
+    """The same with first and last line."""
+    return ["-----BEGIN " + kind + "-----", *body(lines, seed), "-----END " + kind + "-----"]
 
 
 KINDS = [f"{whose}PRIVATE KEY" for whose in ("", "RSA ", "EC ", "OPENSSH ", "ENCRYPTED ")]
@@ -199,7 +201,7 @@ KINDS.append("PGP PRIVATE KEY BLOCK")
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_private_key_of_any_armour_is_one_marker(kind: str) -> None:
-    lines = _armoured(kind)
+    lines = armoured(kind)
     marker = "[REDACTED:private_key]"
     assert redact("\n".join(["a", *lines, "b"])) == f"a\n{marker}\nb"
     assert redact("\r\n".join(["a", *lines, "b"])) == f"a\r\n{marker}\r\nb"
@@ -208,7 +210,7 @@ def test_a_private_key_of_any_armour_is_one_marker(kind: str) -> None:
 
 
 def test_a_private_key_cut_off_at_either_end_is_redacted_as_far_as_it_is_there() -> None:
-    lines = _armoured("RSA PRIVATE KEY")
+    lines = armoured("RSA PRIVATE KEY")
     for part in (lines[:-1], lines[:4], lines[2:], lines[5:]):
         result = redact("\n".join(["$ cat key", *part, "$ whoami", "root"]))
         assert result == "$ cat key\n[REDACTED:private_key]\n$ whoami\nroot", result
@@ -216,7 +218,7 @@ def test_a_private_key_cut_off_at_either_end_is_redacted_as_far_as_it_is_there()
 
 @pytest.mark.parametrize("prefix", ["  12\t", "+", "2026-03-01T10:00:00Z web-1 | ", "> "])
 def test_a_private_key_with_something_before_each_line_is_redacted(prefix: str) -> None:
-    lines = _armoured("EC PRIVATE KEY", 3)
+    lines = armoured("EC PRIVATE KEY", 3)
     result = redact("\n".join(prefix + line for line in lines) + "\nend\n")
     assert not any(line in result for line in lines)
     assert result.endswith("\nend\n")

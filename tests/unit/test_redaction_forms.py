@@ -1,9 +1,12 @@
 """Ways of writing a secret beside its name, each with what looks like it and is none: source, prose, lock files, interfaces."""
 
+import base64
+
 import pytest
 
 from broker.redaction import Redactor
 from tests.support.random_text import filled
+from tests.unit.test_redaction import armoured, body
 
 redact = Redactor().redact
 STRONG = [filled("{base62:20}"), filled("{base62:12}", 3), filled("{lower36:12}", 2)]
@@ -234,4 +237,66 @@ NO_TABLES = [
 
 @pytest.mark.parametrize("text", NO_TABLES)
 def test_lines_with_separators_are_no_table_of_secrets(text: str) -> None:
+    assert redact(text) is text
+
+
+@pytest.mark.parametrize("prefix", ["", "    ", "12:"])
+@pytest.mark.parametrize("shown", [slice(0, 2), slice(3, 7), slice(0, 9), slice(6, 9)])
+def test_lines_of_a_key_are_redacted_without_their_armour(prefix: str, shown: slice) -> None:
+    lines = [prefix + line for line in body(8)[shown]]
+    result = redact("\n".join(["$ sed -n 2,3p key.pem", *lines, "$ whoami", "root"]))
+    assert result == "$ sed -n 2,3p key.pem\n[REDACTED:private_key_lines]\n$ whoami\nroot"
+
+
+def test_a_key_whose_lines_were_sorted_or_turned_round_is_redacted() -> None:
+    key = armoured("RSA PRIVATE KEY")
+    for lines in (sorted(key), key[::-1]):
+        result = redact("\n".join(["$ sort key.pem", *lines, "$ whoami"]))
+        assert not any(line in result for line in key[1:-2])
+        assert result.endswith("\n$ whoami")
+
+
+@pytest.mark.parametrize(
+    "first", ["MIIEpAIBAAKCAQEA", "MIIEvQIBADANBgkqhkiG", "MHcCAQEEI", "b3BlbnNzaC1rZXktdjEAAAAA"]
+)
+def test_the_first_line_of_a_key_tells_the_rest(first: str) -> None:
+    lines = [first + filled("{base62:60}")[len(first) :], *body(2)]
+    for text in ("\n".join(lines), '"' + "\\n".join(lines) + '"'):
+        assert not any(line in redact(text) for line in lines)
+
+
+PUBLIC = ["CERTIFICATE", "PUBLIC KEY", "CERTIFICATE REQUEST", "PGP SIGNATURE", "PGP PUBLIC KEY BLOCK"]
+
+
+@pytest.mark.parametrize("kind", PUBLIC)
+def test_public_blocks_come_back_whole_also_if_cut_off_at_either_end(kind: str) -> None:
+    lines = armoured(kind, 30)
+    for part in (lines, lines[:-1], lines[:5], lines[20:]):
+        text = "\n".join(part) + "\n"
+        assert redact(text) is text
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "Content-Transfer-Encoding: base64\n\n",
+        "data: base64,\n",
+        "$ openssl x509 -in a -outform der | base64 -w 64\n",
+    ],
+)
+def test_other_base64_comes_back_whole(before: str) -> None:
+    text = before + "\n".join(body(6)) + "\n"
+    assert redact(text) is text
+
+
+def test_lists_of_digests_and_encoded_text_are_no_key() -> None:
+    digests = "\n".join(filled("{hex:64}", seed) for seed in range(6)) + "\n"
+    encoded = base64.b64encode(b"The quick brown fox jumps over the lazy dog and runs away. " * 9).decode()
+    text = digests + "\n".join(encoded[at : at + 64] for at in range(0, len(encoded), 64)) + "\n"
+    assert redact(text) is text
+
+
+def test_a_long_bundle_of_certificates_comes_back_whole_wherever_a_window_ends() -> None:
+    blocks = ["\n".join(armoured("CERTIFICATE", 40, seed * 50)) for seed in range(180)]
+    text = "x\n" * 7 + "\n\n".join(blocks) + "\n"
     assert redact(text) is text
