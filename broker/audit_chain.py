@@ -229,6 +229,7 @@ class Chain:
     def _rotate_if_possible(self) -> None:
         try:
             self.rotate()
+            self._prune()
         except OSError as error:
             if self._attempts.ended:
                 raise
@@ -236,7 +237,10 @@ class Chain:
             self._warn(f"audit trail: not rotated: {failure_text(error)}")
 
     def rotate(self) -> None:
-        """Go on in a new file. The lock is held. Raises OSError; the trail then goes on in the old file."""
+        """Go on in a new file, and delete none. The lock is held.
+
+        Raises OSError; the trail then goes on in the old file.
+        """
         if self._file.head.end == 0:
             return
         path = self._file.path
@@ -244,8 +248,11 @@ class Chain:
         closing = self.event_line("rotated", "the trail goes on in a new file")
         self._put_last(closing)
         self._finish_rotation()
+
+    def _prune(self) -> None:
+        """Only where the trail has grown: whoever may send a signal must not be able to make its past vanish."""
         try:
-            rotation.prune(path, self._rotation.keep)
+            rotation.prune(self._file.path, self._rotation.keep)
         except OSError as error:
             self._warn(f"audit trail: an old file could not be deleted: {failure_text(error)}")
 

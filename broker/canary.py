@@ -22,9 +22,12 @@ OUTSIDE: Final = "/proc/self/status"
 """A file that everybody may read and no profile grants."""
 
 SHELL: Final = "/bin/sh"
-ESCAPES: Final = f"kill -0 $PPID 2>/dev/null && exit 10; read x 2>/dev/null <{OUTSIDE} && exit 11; exec {SHELL} -c 'exit 12'"
-"""What the proof's program tries: a signal to the broker, a file that it was not granted, a second
-program.
+ESCAPES: Final = (
+    "for thread; do kill -0 $thread 2>/dev/null && exit 10; done; "
+    f"read x 2>/dev/null <{OUTSIDE} && exit 11; exec {SHELL} -c 'exit 12'"
+)
+"""What the proof's program tries: a signal to each thread of the broker, a file that it was not granted, a second
+program. One of the threads is the call's own, which is in the program's Landlock domain.
 """
 REFUSED: Final = (126, 2)
 """How a shell ends whose exec was refused (sh(1): 126; dash 2 if it cannot even look for the program)."""

@@ -351,6 +351,14 @@ def test_the_proof_at_start_notices_a_second_exec(tmp_path: Path, monkeypatch: P
         Confined(tmp_path)
 
 
+def test_the_proof_at_start_notices_a_thread_that_a_signal_reaches(
+    tmp_path: Path, monkeypatch: Patch
+) -> None:
+    monkeypatch.setattr(seccomp, "thread_filter", lambda _thread_id: seccomp.assemble({}))
+    with pytest.raises(StartupError, match="a signal reached the broker"):
+        Confined(tmp_path)
+
+
 def test_a_domain_that_does_not_hold_signals_stops_the_start(tmp_path: Path, monkeypatch: Patch) -> None:
     files_only = 1
     monkeypatch.setattr(

@@ -46,6 +46,16 @@ def test_files_stay_below_their_size_and_only_so_many_are_kept(path: Path) -> No
     assert verified(path).sound
 
 
+def test_a_signal_makes_no_file_vanish(path: Path) -> None:
+    trail = open_trail(path, max_bytes=65_536, keep=1)
+    for _ in range(5):
+        run(trail)
+        trail.rotate()
+    trail.close()
+    assert len(files_of(path)) == 6
+    assert verified(path).sound
+
+
 def test_another_broker_follows_a_rotation(path: Path) -> None:
     first, second = open_trail(path), open_trail(path)
     for _ in range(3):
@@ -61,11 +71,11 @@ def test_another_broker_follows_a_rotation(path: Path) -> None:
 
 
 def test_a_broker_that_was_idle_while_files_were_deleted_goes_on(path: Path) -> None:
-    idle, busy = open_trail(path), open_trail(path, keep=1)
+    idle, busy = open_trail(path), open_trail(path, max_bytes=4096, keep=1)
     run(idle)
-    for _ in range(4):
+    for _ in range(20):
         run(busy)
-        busy.rotate()
+    assert len(files_of(path)) == 2
     run(idle)
     assert verified(path).sound
     for trail in (idle, busy):
