@@ -1,6 +1,7 @@
 """How fast the audit trail is, as ratios to what the machine does without it: `python -m tests.bench.audit [FOLDER]`.
 
-As in the broker, one thread writes attempts and outcomes, and each call waits for the disk in a thread of its own.
+As in the broker, one thread writes attempts and outcomes, and is told when an attempt is on disk; as many calls as there
+are callers are under way at once.
 Beside each figure stands a bare loop of write(2), and fdatasync(2) after every attempt, of the same bytes by one
 caller. Verifying is set against SHA-256 over the same file. `--kills N` kills N writers at random moments instead,
 and verifies what they leave.
@@ -13,13 +14,11 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from hashlib import sha256
 from pathlib import Path
 from queue import SimpleQueue
 
-from broker.audit import Trail
 from broker.audit_reading import sources_of
 from broker.audit_record import Call
 from broker.audit_sync import Position
@@ -62,44 +61,29 @@ def _measure_writing(folder: Path) -> None:
 def _rate(path: Path, durability: str, callers: int) -> float:
     """Return records a second."""
     trail = open_trail(path, durability=durability)
-    done: SimpleQueue[int] = SimpleQueue()
-    inboxes: list[SimpleQueue[Position | None]] = [SimpleQueue() for _ in range(callers)]
+    on_disk: SimpleQueue[int] = SimpleQueue()
+    running: dict[int, tuple[Call, Position]] = {}
 
-    def wait_for_the_disk(number: int) -> None:
-        while (position := inboxes[number].get()) is not None:
-            trail.sync(position)
-            done.put(number)
+    def begin(number: int) -> None:
+        call = a_call()
+        position = trail.attempt(call)
+        running[number] = call, position
+        if not trail.later(position, lambda: on_disk.put(number)):
+            on_disk.put(number)
 
-    threads = [threading.Thread(target=wait_for_the_disk, args=(number,)) for number in range(callers)]
-    for thread in threads:
-        thread.start()
-    rate = _serve(trail, done, inboxes)
-    for inbox in inboxes:
-        inbox.put(None)
-    for thread in threads:
-        thread.join()
+    since, count = time.monotonic(), 0
+    for number in range(callers):
+        begin(number)
+    while time.monotonic() < since + SECONDS:
+        number = on_disk.get()
+        call, position = running[number]
+        trail.sync(position)
+        trail.outcome(call, CALM)
+        begin(number)
+        count += 2
+    rate = count / (time.monotonic() - since)
     trail.close()
     return rate
-
-
-def _serve(trail: Trail, done: "SimpleQueue[int]", inboxes: "list[SimpleQueue[Position | None]]") -> float:
-    def begin(number: int, call: Call) -> None:
-        position = trail.attempt(call)
-        inbox = inboxes[number]
-        if not trail.later(position, lambda: inbox.put(position)):
-            inbox.put(position)
-
-    running = [a_call() for _ in inboxes]
-    since, count = time.monotonic(), 0
-    for number, call in enumerate(running):
-        begin(number, call)
-    while time.monotonic() < since + SECONDS:
-        number = done.get()
-        trail.outcome(running[number], CALM)
-        running[number] = a_call()
-        begin(number, running[number])
-        count += 2
-    return count / (time.monotonic() - since)
 
 
 def _bare(folder: Path, *, sync: bool) -> float:
