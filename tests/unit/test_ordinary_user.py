@@ -51,8 +51,7 @@ def _interpreter(environment: dict[str, str]) -> str:
     pytest.skip("user 12345 may not read this interpreter or this folder")
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_everything_holds_for_an_ordinary_user(module: str) -> None:
+def test_everything_holds_for_an_ordinary_user() -> None:
     environment = {"PYTHONPATH": os.pathsep.join([str(ROOT), *site.getsitepackages()])}
     interpreter = _interpreter(environment)
     folder = tempfile.mkdtemp()
@@ -61,7 +60,8 @@ def test_everything_holds_for_an_ordinary_user(module: str) -> None:
         ended = _as_user(
             interpreter,
             *("-m", "pytest", "-q", "-n0", "-p", "no:cacheprovider", f"--basetemp={folder}/tests"),
-            *(f"--rootdir={ROOT}", f"--config-file={ROOT}/pyproject.toml", str(ROOT / module)),
+            *(f"--rootdir={ROOT}", f"--config-file={ROOT}/pyproject.toml"),
+            *(str(ROOT / module) for module in MODULES),
             environment={**environment, "HOME": folder},
         )
     finally:
