@@ -49,6 +49,7 @@ class Trail:
         self, chain: Chain, *, session: str, fail_mode: str, durability: str, redact: Redact, warn: Warn
     ) -> None:
         self.session = session
+        self._mutex = threading.Lock()
         self._chain = chain
         self._fail_mode = fail_mode
         self._durability = durability
@@ -57,7 +58,6 @@ class Trail:
         self._begun: dict[str, _Begun] = {}
         self._pending: list[Line] = []
         self._gap: _Gap | None = None
-        self._mutex = threading.Lock()
 
     @classmethod
     def open(
