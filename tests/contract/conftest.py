@@ -1,4 +1,4 @@
-"""Clients on a running server; a test that needs no server of its own shares its module's."""
+"""Clients on a running server; a test that needs no server of its own shares one with the others."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -13,16 +13,16 @@ if TYPE_CHECKING:  # a cage is no part of most tests' start
     from tests.contract.workshop import Workshop
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SdkClient]:
-    """The SDK's client on a server that the module shares."""
+    """The SDK's client on a server that tests share."""
     with SdkClient(Place(tmp_path_factory.mktemp("shared"))) as connected:
         yield connected
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def raw(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RawClient]:
-    """A client of raw lines, its handshake done, on a server that the module shares."""
+    """A client of raw lines, its handshake done, on a server that tests share."""
     with RawClient(Place(tmp_path_factory.mktemp("raw"))) as connected:
         connected.initialize()
         yield connected
