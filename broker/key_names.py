@@ -87,8 +87,8 @@ _PLURALS = {
 @lru_cache(maxsize=4096)
 def kind_of(name: str) -> KeyKind | None:
     """The kind of secret that a setting of this name holds, or None."""
-    if name == "Sid":  # of a statement in an access policy
-        return None
+    if name == "Sid" or name.lower().endswith(("clienttoken", "clientrequesttoken")):
+        return None  # of a statement in an access policy; of a call, so that it is carried out once
     parts = split(name)
     joined = "".join(parts)
     for ending, kind in _PROVIDERS.items():

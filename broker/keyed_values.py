@@ -147,7 +147,7 @@ def _kind(name: str, between: bytes, form: str) -> key_names.KeyKind | None:
     return kind._replace(certain=False, bare=True) if form is _NEXT and between[-1:] == b"\n" else kind
 
 
-_NOT_AFTER = (b"://", b"[REDACTED:", b"[REDACTED")
+_NOT_AFTER = (b"://", b"[REDACTED:", b"[REDACTED", b"/etc/")
 _AFTER_COLUMN = (b",", b";", b"|", b"\t", b"\n", b"\r", b")")
 _SETTERS = ("set", "with", "use", "password", "passphrase", "secret", "apikey", "api_key")
 _SPOKEN = ("password", "passphrase", "pre_shared_key")
@@ -260,7 +260,7 @@ def find(data: bytes) -> Iterator[Found]:
             head = known[text] if text in known else forms.read(text)
             if tables and (head.form is _IN_A_TABLE if head else text[-1:] in _AFTER_COLUMN):
                 columns.append(start)
-            if head is None or data[max(0, start - 10) : start].endswith(_NOT_AFTER):
+            if head is None or _is_part_of_a_name(data, start):
                 continue
             begin = start + head.value
             if data[begin : begin + 1] in _NO_VALUE:
@@ -276,9 +276,22 @@ def find(data: bytes) -> Iterator[Found]:
             key = (value, quoted, head.tight, head.kind)
             if key not in judged:
                 judged[key] = _is_secret(*key)
+            if judged[key] and placeholders.names_itself(value.decode(errors="replace"), head.name):
+                continue
             if judged[key] or _is_word(data, (start, begin, stop), quoted, head):
                 yield begin, stop, head.kind.name
     yield from _in_columns(data, columns)
+
+
+def _is_part_of_a_name(data: bytes, start: int) -> bool:
+    """A scheme, a marker, `/etc/passwd:`, a resource of a cloud (`arn:aws:secretsmanager:…:secret:db`, `AWS::IAM::AccessKey`)."""
+    before = data[max(0, start - 10) : start]
+    if before.endswith(_NOT_AFTER):
+        return True
+    if not before.endswith(b":"):
+        return False
+    words = data[max(0, start - HEAD_BYTES) : start].split()
+    return bool(words) and (b"arn:" in words[-1] or b"AWS::" in words[-1])
 
 
 def _end(data: bytes, begin: int, head: _Head) -> tuple[int, bool]:

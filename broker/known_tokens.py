@@ -30,6 +30,7 @@ _CHECKS: dict[str, Callable[[str], bool]] = {
     "letters": _unmasked(randomness.is_gibberish),
     "mixed": _unmasked(lambda value: randomness.classes(value) >= 2),
     "mixed_digit": _unmasked(lambda value: randomness.classes(value) >= 2 and randomness.has_digit(value)),
+    "long_run": _unmasked(lambda value: randomness.classes(value) >= 2 and randomness.longest_run(value) >= 12),
     "three_classes": _unmasked(lambda value: randomness.classes(value) == 3),
     "random": _unmasked(lambda value: randomness.classes(value) >= 2 and randomness.entropy_bits(value[:200]) > 3.5),
     "chance": placeholders.is_chance,

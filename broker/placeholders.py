@@ -28,13 +28,13 @@ MIXED_ABOVE = 0.42
 TELLING_PART = 7
 _VARIABLE = Expression(
     r"\$(?:[A-Z_][A-Z0-9_]{2,}|[a-z_][a-z0-9_]*(?:$|[^a-zA-Z0-9])|[0-9]$)|%[A-Za-z_]+%$|%[sdrvqf]$|%\([a-z_]+\)|@[a-z][a-z0-9_/.\-]*$|[*&]+[A-Za-z_][A-Za-z0-9_]*$|:[a-z_]+$|\?$|[#.][a-z][a-z\-]*$"
-    r"|#[0-9A-Fa-f]{3,8}$|[A-Z]{2,}(?:_[A-Z]+)+$|[*&]+[A-Za-z_][A-Za-z0-9_.]*$|\{(?:[a-z_][a-z0-9_.\[\]:]*|[A-Za-z_.]+)\}$|[0-9]\*[a-z]+$|(?i:password|passwd|secret|token|pass|test|user|admin|qwerty|welcome)[0-9!]{0,4}$"
+    r"|#[0-9A-Fa-f]{3,8}$|[A-Z]{2,}(?:_[A-Z]+)+$|[A-Z][A-Z0-9]+(?:_[A-Z0-9]+){2,}$|\$[a-z]+(?:[A-Z][a-z]+)+$|[*&]+[A-Za-z_][A-Za-z0-9_.]*$|\{(?:[a-z_][a-z0-9_.\[\]:]*|[A-Za-z_.]+)\}$|[0-9]\*[a-z]+$|(?i:password|passwd|secret|token|pass|test|user|admin|qwerty|welcome)[0-9!]{0,4}$"
 )
 _SPOKEN_OF = Expression(
     r"(?i)[A-Za-z_][A-Za-z0-9_.]*(?:key|token|secret|passw|_pass|credential|encryption|signature|auth|type|error)[A-Za-z0-9_.]*$"
 )
 _FORMAT = Expression(
-    r"%[0-9]*\.[0-9]*f|%(?:[srvqf]|d(?:[^0-9A-Fa-f]|$)).*%[sdrvqf]|\[(?:a-z|A-Z|0-9)|[a-zA-Z0-9]-[zZ9]\]|\.\.\."
+    r"\$\{|`[a-z ]+`|%[0-9]*\.[0-9]*f|%(?:[srvqf]|d(?:[^0-9A-Fa-f]|$)).*%[sdrvqf]|\[(?:a-z|A-Z|0-9)|[a-zA-Z0-9]-[zZ9]\]|\.\.\."
 )
 _NUMBER = Expression(
     r"-?0[xX][0-9A-Fa-f]{1,16}[uUlL]*$|[0-9]{1,5}/(?:tcp|udp|sctp)$|[A-Z]{2,6}-[0-9]{1,3}$"
@@ -122,6 +122,8 @@ def is_secret_value(
         return len(value) >= 4 and certain and classes(value) == 3 and not is_stand_in(value)
     if is_stand_in(value) or _is_name_of_something(value, literal=quoted or tight):
         return False
+    if not certain and quoted and " " in value.strip():
+        return False
     if not certain:
         return is_basic(value) or (
             is_opaque(value) and not _is_plain_datum(value, numbered=True) and not _is_code(value)
@@ -152,8 +154,8 @@ def _is_identifier(value: str) -> bool:
     """What stands bare where code may stand: `win32api.RegOpenKeyEx`, `pkcs12_val`, `hexTestKey`."""
     if _looks_at(_SPOKEN_OF, value):
         return True
-    parts = value.split("_")
-    if len(parts) > 1 and all(_is_wordy(part.rstrip("0123456789")) for part in parts if part):
+    parts = [part.rstrip("0123456789") for part in value.split("_")]
+    if len(parts) > 1 and any(parts) and all(_is_wordy(part) for part in parts if part):
         return True
     return _looks_at(_NAME_PATH, value) and not (is_chance(value) and is_gibberish(value))
 
@@ -205,7 +207,7 @@ def _is_plain_datum(value: str, *, numbered: bool = False) -> bool:
         return True
     if _looks_at(_VERSIONED, value.lower()) or _looks_at(_NUMBER, value):
         return True
-    for joint in "-./:+,":
+    for joint in "-./:+,*":
         value = value.replace(joint, "_")
     parts = value.split("_")
     if numbered and not is_hexadecimal("".join(parts)):
@@ -224,6 +226,12 @@ def is_plain_word(value: str, name: str) -> bool:
     if not any(part in name for part in ("passw", "pwd", "passphrase")) and not name.endswith("_pass"):
         return False
     return not is_stand_in(value) and not any(part in value for part in word_parts("telling_parts"))
+
+
+def names_itself(value: str, name: str) -> bool:
+    """A constant that only repeats its name: `"KxECDHE-PSK"` of `SN_kx_ecdhe_psk`."""
+    core = "".join(filter(str.isalnum, value.lower()))
+    return len(core) >= 4 and core in "".join(filter(str.isalnum, name))
 
 
 def is_password(value: str) -> bool:

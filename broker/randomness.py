@@ -62,6 +62,11 @@ def mixing(value: str) -> float:
     return sum(a != b for a, b in pairwise(kinds)) / max(1, len(kinds) - 1)
 
 
+def longest_run(value: str) -> int:
+    """The length of the longest part without a joint that holds a digit."""
+    return max((len(part) for part in value.replace("_", "-").split("-") if has_digit(part)), default=0)
+
+
 def is_opaque(value: str) -> bool:
     """Long and mixed enough to be generated: letters and digits without a pattern that words would give."""
     value = value[:LOOK_CHARACTERS]
