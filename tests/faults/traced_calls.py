@@ -51,7 +51,7 @@ def _problem() -> str:
         return "strace is not installed"
     words = [*_STRACE, "-e", "inject=fdatasync:delay_enter=1", "-o", "/dev/null", "true"]
     tried = subprocess.run(words, capture_output=True, timeout=BOUND_S, check=False)
-    return tried.stderr.decode(errors="replace").strip() if tried.returncode else ""
+    return f"strace cannot trace here: {tried.stderr.decode(errors='replace')}" if tried.returncode else ""
 
 
 def seen(lines: Iterable[str]) -> list[Seen]:
