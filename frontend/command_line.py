@@ -1,4 +1,4 @@
-"""The command line's frontend, started by the broker: `python -I -m frontend.command_line VERB FORMAT CWD COMMAND`.
+"""The command line's frontend, started by the broker with the words VERB FORMAT CWD COMMAND.
 
 VERB is run or explain, FORMAT text or json, CWD may be empty; HTMCP_BROKER_FD names the socket. The exit
 status is the command's own, 128 + N after signal N, 126 refused, 124 timeout, 125 anything else of ours, 130

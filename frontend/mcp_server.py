@@ -1,4 +1,4 @@
-"""The MCP frontend, started by the broker: `python -I -m frontend.mcp_server`, HTMCP_BROKER_FD naming the socket.
+"""The MCP frontend, started by the broker, HTMCP_BROKER_FD naming the socket.
 
 Always true: no traceback and no warning leaves it, from the first import on; everything is imported before the
 client's first byte is read. Must not: decide anything. Whatever runs in this process can only ask the broker.

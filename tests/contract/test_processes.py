@@ -68,7 +68,7 @@ def test_the_running_frontend_has_the_sdk_and_not_the_regex_engine_mapped(raw: R
 def test_the_running_frontend_is_an_isolated_interpreter(raw: RawClient) -> None:
     program, *options = command_line(raw.frontend_pid())
     assert program == sys.executable
-    assert options == ["-I", "-m", "frontend.mcp_server"]
+    assert options == ["-I", "-c", "from frontend.mcp_server import main; main()"]
 
 
 def test_the_frontend_gets_no_setting_and_no_secret(raw: RawClient) -> None:

@@ -81,7 +81,11 @@ class RawClient:
 
     def frontend_pid(self) -> int:
         """Return the process id of the server's frontend."""
-        (pid,) = [child for child in children(self.pid) if "frontend.mcp_server" in command_line(child)]
+        (pid,) = [
+            child
+            for child in children(self.pid)
+            if any("frontend.mcp_server" in word for word in command_line(child))
+        ]
         return pid
 
     def ended(self) -> int:
