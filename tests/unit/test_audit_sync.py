@@ -35,7 +35,7 @@ def _wait_for_a_sync(disk: Disk) -> None:
     assert disk.begun.acquire(timeout=WAIT_S)
 
 
-def test_all_that_wait_during_a_sync_share_the_next_one() -> None:
+def test_all_that_were_written_during_a_sync_wait_for_the_next_one_and_share_it() -> None:
     disk = Disk()
     commit = GroupCommit(-1, disk.sync)
     with ThreadPoolExecutor(17) as pool:
@@ -45,25 +45,11 @@ def test_all_that_wait_during_a_sync_share_the_next_one() -> None:
         disk.go.release()
         first.result(WAIT_S)
         _wait_for_a_sync(disk)
+        assert not any(future.done() for future in rest)
         disk.go.release()
         for future in rest:
             future.result(WAIT_S)
     assert disk.syncs == 2
-
-
-def test_a_record_written_during_a_sync_waits_for_the_next_one() -> None:
-    disk = Disk()
-    commit = GroupCommit(-1, disk.sync)
-    with ThreadPoolExecutor(2) as pool:
-        first = pool.submit(commit.wait, commit.wrote())
-        _wait_for_a_sync(disk)
-        second = pool.submit(commit.wait, commit.wrote())
-        disk.go.release()
-        first.result(WAIT_S)
-        _wait_for_a_sync(disk)
-        assert not second.done()
-        disk.go.release()
-        second.result(WAIT_S)
 
 
 def test_what_is_on_disk_is_not_synced_again() -> None:
