@@ -163,7 +163,7 @@ def test_its_thread_ends_with_it() -> None:
     commit.wait(commit.wrote())
     (own,) = _threads() - before
     commit.close()
-    eventually(lambda: own not in _threads())
+    eventually(lambda: own not in _threads(), "its thread has ended")
 
 
 def _threads() -> set[str]:
