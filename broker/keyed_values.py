@@ -23,14 +23,14 @@ _NAME = rf"[A-Za-z0-9_.\-]*(?i:{_KEYWORD})[A-Za-z0-9_.\-]*"
 _OPEN = r"""(?:\\{0,7}["'`]|\\+u002[27]|&quot;|&#34;|&#39;|%22|%27)?"""
 _CLOSE = r"""(?:\\{0,7}["'`]|\\+u002[27]|&quot;|&#34;|%22|\]|\)){0,4}"""
 _TYPE = r"(?:[ \t]*:[ \t]*&?(?:'static[ \t]+)?[A-Za-z][A-Za-z0-9_.<>\[\]|&? ]*)?"
-_EQUALS = r"(?:=>|:=|[?+:]?=|%3[Dd]|%253[Dd]|&#61;|\\+u003[Dd])"
+_EQUALS = r"(?:=>|:=|[?+:]?=|%3[Dd]|%253[Dd]|&#61;|\\+u003[Dd]|\\+x3[Dd])"
 _SIGN = rf"(?:{_TYPE}[ \t]*{_EQUALS}|[ \t]*(?::|%3[Aa])|[ \t]*=>)[ \t]*(?:!![a-z]+[ \t]+)?"
-_LITERAL = r"(?:(?:[bfruBFRU$@]|rb|br|fr|rf)(?:[\"']))?"
+_LITERAL = r"(?:(?:[bfruBFRU$@]|rb|br|fr|rf|Some\(|SecretStr\()(?:[\"']))?"
 _ASSIGNED = rf"(NAME){_CLOSE}{_SIGN}{_LITERAL}(OPEN)"
 _MARKS = r"\\{0,3}[\"']?"
 _FIELD = rf"{_MARKS}[A-Za-z_]+{_MARKS}[ \t]*[:=][ \t]*{_MARKS}[A-Za-z0-9_]*{_MARKS},?[ \t\r\n]*"
 _VALUE_IS = rf"{_MARKS}(?i:(?:parameter)?value){_MARKS}[ \t]*[:=][ \t]*"
-_NAME_IS = rf"(?i:name|key|field|variable){_MARKS}[ \t]*[:=][ \t]*{_MARKS}"
+_NAME_IS = rf"(?i:name|key|field|variable){_MARKS}[ \t]*[:=][ \t]*{_MARKS}/?(?:[A-Za-z0-9_.\-]+/)*"
 _TEXT = r"[ \t\r\n]*(?:<!\[CDATA\[)?(MARK)"
 _BLOCK = r"(NAME)[\"']?:[ \t]*[|>][\-+0-9]*[ \t]*\r?\n[ \t]+(MARK)"  # a block of lines, as in YAML
 _LINE = r"(?m:^)[ \t]*(NAME)[ \t]+(OPEN)[^\s:=|<>(]"  # two words on a line
@@ -52,6 +52,7 @@ _ELEMENTS = (
 _FIELDS = (
     rf"{_NAME_IS}(NAME){_MARKS}[,;]?[ \t\r\n]*(?:{_FIELD}){{0,2}}{_VALUE_IS}(OPEN)",  # name and value as two fields
     rf"[\"':= ](NAME){_MARKS}(?:,?[ \t\r\n]+|[:=]?[ \t]*\{{[ \t\r\n]*)(?:{_FIELD}){{0,2}}{_VALUE_IS}(OPEN)",
+    r"variable[ \t]+\"(NAME)\"[ \t]*\{[^{}]*default[ \t]*=[ \t]*(MARK\")",
     _FLIPPED,
 )
 _IN_A_TABLE = r"(?:\||│)[ \t]*`?(NAME)`?[ \t]+(?:\||│)[ \t]+(MARK`?)"  # row of a table
@@ -62,6 +63,8 @@ _OTHERS = (
     r"\B--?(NAME)[\"'],[ \t\r\n]*(MARK[\"'])",  # the same as elements of a list
     r"\b(?:SetEnv|ENV|ARG|setx|set(?: -[gUx]+)*|export|setenv|config(?: --[a-z]+)*(?: set)?)"
     r"[ \t]+(NAME)[ \t]+(OPEN)",  # directive
+    r"(?m:^)[ \t]*(NAME)[ \t]+REG_SZ[ \t]+(OPEN)",
+    r"[\"'](NAME)[\"']\]=>\s*string\([0-9]+\) (MARK\")",
     r"#[ \t]*define[ \t]+(NAME)[ \t]+(MARK[\"'])",
     r"(?:\(|buildConfigField[^\n]*,)[ \t]*[\"'](NAME)[\"'][ \t]*,\s*(MARK(?:\\{0,3}[\"'])+)",  # two arguments of a call
     _IN_A_TABLE,
@@ -252,7 +255,7 @@ def find(data: bytes) -> Iterator[Found]:
     columns: list[int] = []
     judged: dict[tuple[bytes, bool, bool, key_names.KeyKind], bool] = {}
     for forms in _FORMS:
-        if forms is _FORMS[1] and b"<" not in data and b"alue" not in data:
+        if forms is _FORMS[1] and not any(sign in data for sign in (b"<", b"alue", b"default")):
             continue
         known, tables = forms.known, forms is _FORMS[2]
         for start, end in forms.scan.each_last_of_a_run(data):

@@ -5,7 +5,7 @@ keyword stands is that pattern's expression tried, within a bounded neighbourhoo
 number of patterns. This module decides where; whether a value is a placeholder is decided in `placeholders`.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 
 from broker import placeholders, private_keys, randomness
@@ -177,17 +177,21 @@ class KnownTokens:
 
 
 def _heads(patterns: tuple[Pattern, ...]) -> str:
-    """One expression for all keywords."""
-    groups: dict[tuple[bool, bool], set[str]] = {}
+    """One expression for all keywords; the longest that stands somewhere is found, whatever their order."""
+    groups: dict[tuple[bool, bool], dict[str, None]] = {}
     for pattern in patterns:
         loose = not pattern.edge or pattern.before > 0
-        groups.setdefault((loose, pattern.anycase), set()).update(map(escaped, pattern.keywords))
-    alternatives = [
-        f"{'' if loose else _EDGE}{'(?i:' if anycase else '(?:'}{'|'.join(sorted(keywords, key=lambda k: (-len(k), k)))})"
+        groups.setdefault((loose, pattern.anycase), {}).update(dict.fromkeys(pattern.keywords))
+    return "|".join(
+        f"{'' if loose else _EDGE}{'(?i:' if anycase else '(?:'}{_any_of(keywords)})"
         for (loose, anycase), keywords in groups.items()
         if keywords
-    ]
-    return "|".join(alternatives)
+    )
+
+
+def _any_of(keywords: Iterable[str]) -> str:
+    """An alternative of them, escaped at once: one by one it would take a third of a millisecond at each start."""
+    return escaped("\n".join(sorted(keywords))).replace("\\\n", "|")
 
 
 @lru_cache(maxsize=1)

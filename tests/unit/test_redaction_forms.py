@@ -52,6 +52,15 @@ CODE = [
     "git config user.password {}",
     "│ password │ {} │",
     "masterauth {}\n",
+    "    Password    REG_SZ    {}\r\n",
+    '  ["password"]=>\n  string(12) "{}"\n',
+    'password=Some("{}")',
+    'variable "db_password" {{\n  type    = string\n  default = "{}"\n}}\n',
+    '"Parameter": {{"Name": "/prod/db/password", "Type": "SecureString", "Value": "{}"}}',
+    "requests.get(url, auth=('ada', '{}'))",
+    'ConvertTo-SecureString "{}" -AsPlainText -Force\n',
+    'user "ada" with password "{}"\n',
+    "snmp-server community {} RO\n",
     '"secret_string": "{}",',
 ]
 COMMANDS = [
