@@ -1,12 +1,11 @@
 """Kills either side at random steps of random calls, for as long as it is told, and prints what came of it.
 
-usage: python -m tests.bench.soak [MINUTES [SEED]]     (2 minutes; a seed is drawn and printed)
-
 Every broker finds the trail as those before it, and beside it, left it. The first thing that does not hold ends the soak
 with status 1 and a line that names fault and seed: a process left, a hang, a broken chain, an attempt without outcome, a
 fresh start that does not work.
 """
 
+import argparse
 import random
 import sys
 import tempfile
@@ -78,8 +77,15 @@ def report(place: Place, survived: list[Survived]) -> None:
 
 def main() -> int:
     """Soak and report; return the exit status."""
-    minutes = float(sys.argv[1]) if len(sys.argv) > 1 else 2.0
-    seed = int(sys.argv[2]) if len(sys.argv) > 2 else random.randrange(10**6)
+    options = argparse.ArgumentParser(
+        prog="python -m tests.bench.soak",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    options.add_argument("minutes", nargs="?", type=float, default=2.0)
+    options.add_argument("seed", nargs="?", type=int, default=random.randrange(10**6), help="default: drawn")
+    chosen = options.parse_args()
+    minutes, seed = chosen.minutes, chosen.seed
     print(f"seed {seed}, {minutes:g} minutes", flush=True)
     with tempfile.TemporaryDirectory() as folder:
         place = Place(Path(folder))
