@@ -10,6 +10,9 @@ import gc
 import sys
 from types import ModuleType
 
+SWITCH_S = 0.0005
+"""How long one thread may keep others from the interpreter. A start has several, most of which wait for the kernel."""
+
 
 def _stand_ins() -> dict[str, ModuleType | None]:
     uuid, decimal = ModuleType("uuid"), ModuleType("decimal")
@@ -29,6 +32,7 @@ def _stand_ins() -> dict[str, ModuleType | None]:
 
 
 def _import_msgspec() -> None:
+    sys.setswitchinterval(SWITCH_S)
     gc.disable()  # imports make next to no garbage, and looking for it takes a tenth of their time
     stand_ins = _stand_ins()
     sys.modules.update(stand_ins)  # type: ignore[arg-type]

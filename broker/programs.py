@@ -90,6 +90,10 @@ class Program(msgspec.Struct, frozen=True):
                 )
 
 
+MANY = 200
+"""From so many names on, folders are listed once instead of looked into for each name."""
+
+
 class Programs:
     """The programs of one policy, each found and pinned, or with the reason why it cannot be used."""
 
@@ -104,9 +108,10 @@ class Programs:
             if not folder.startswith("/"):
                 raise StartupError(f"environment.path: {folder!r}: an absolute path was expected")
         self._path = path
-        self._listings = [(folder, _listing(folder)) for folder in path]
-        self._folders = _Folders(jail.identity)
         self._names = frozenset(names)
+        listed = len(self._names) > MANY
+        self._listings = [(folder, _listing(folder) if listed else None) for folder in path]
+        self._folders = _Folders(jail.identity)
         self._known: dict[str, Program | str] = {}
         if not lazily:
             for name in self._names:
@@ -153,7 +158,7 @@ class Programs:
                 raise UnfitError("is no executable file on this machine")
             return name
         for folder, names in self._listings:
-            if name in names and _is_executable(f"{folder}/{name}"):
+            if (names is None or name in names) and _is_executable(f"{folder}/{name}"):
                 return f"{folder}/{name}"
         raise UnfitError(f"is not installed on this machine (looked for along {':'.join(self._path)})")
 

@@ -8,6 +8,7 @@ call costs a few comparisons and the kernel's own cache of always-allowed calls 
 
 import struct
 import sys
+from functools import cache
 from typing import Final, NamedTuple
 
 from broker.syscalls import AUDIT_ARCHITECTURE, LAST, MACHINE, NUMBER
@@ -183,6 +184,7 @@ METADATA_CALLS: Final = tuple(_METADATA.split())
 """Calls that change mode, owner, times or attributes of a file. Landlock does not look at them."""
 
 
+@cache
 def common_filter() -> bytes:
     """Return the filter that every command and every frontend has: what no profile allows.
 

@@ -10,7 +10,7 @@ import pytest
 
 from broker import programs, shebang
 from broker.jail import Jail
-from broker.programs import Program, Programs
+from broker.programs import MANY, Program, Programs
 from broker.refusal import REASON_CHARACTERS, ExecutorError, StartupError
 
 
@@ -355,3 +355,12 @@ def test_lazily_a_name_is_looked_up_when_it_is_asked_for(jail: Jail, bin_folder:
     (bin_folder / "tool").unlink()
     with pytest.raises(ExecutorError, match="changed"):
         eager.get("tool").verify()
+
+
+def test_among_many_names_each_is_found_as_among_few(jail: Jail, bin_folder: Path) -> None:
+    put(bin_folder / "tool")
+    many = ["tool", *(f"absent-{number}" for number in range(MANY))]
+    known = Programs((str(bin_folder),), jail, many)
+    assert known.available == ("tool",)
+    assert known.get("tool") == Programs((str(bin_folder),), jail, ["tool"]).get("tool")
+    assert "is not installed" in str(known.problem("absent-1"))
