@@ -84,23 +84,29 @@ _PLURALS = {
 }
 
 
+_FINGERPRINTS = (["gpg", "key"], ["pgp", "key"], ["user", "signingkey"])
+_SENT_ONCE = (["client", "token"], ["client", "request", "token"])
+"""`clientToken`: sent so that a call is carried out once. But `client_token` opens a vault."""
+
+
 @lru_cache(maxsize=4096)
 def kind_of(name: str) -> KeyKind | None:
     """The kind of secret that a setting of this name holds, or None."""
-    if name == "Sid" or name.lower().endswith(("clienttoken", "clientrequesttoken")):
-        return None  # of a statement in an access policy; of a call, so that it is carried out once
     parts = split(name)
     joined = "".join(parts)
     for ending, kind in _PROVIDERS.items():
         if joined.endswith(ending):
             return KeyKind(kind, certain=True)
-    if not parts or not words("public").isdisjoint(parts):
+    if (
+        not parts or name == "Sid" or not words("public").isdisjoint(parts)
+    ):  # a Sid is a statement of a policy
         return None
     while len(parts) > 1 and (parts[-1] in words("trailers") or parts[-1].isdigit()):
         parts = parts[:-1]
     if parts[-2:] == ["secret", "string"]:
         return KeyKind("secret", certain=True)
-    if parts[-1] in words("about_a_secret") and parts[-3:] != ["access", "key", "id"]:
+    about = parts[-1] in words("about_a_secret") and parts[-3:] != ["access", "key", "id"]
+    if about or parts[-2:] in _FINGERPRINTS or ("_" not in name and parts in _SENT_ONCE):
         return None
     found = _last_telling_part(parts)
     return found._replace(bare=not found.certain and len(parts) == 1) if found is not None else None

@@ -37,7 +37,7 @@ _FORMAT = Expression(
     r"\$\{|`[a-z ]+`|%[0-9]*\.[0-9]*f|%(?:[srvqf]|d(?:[^0-9A-Fa-f]|$)).*%[sdrvqf]|\[(?:a-z|A-Z|0-9)|[a-zA-Z0-9]-[zZ9]\]|\.\.\."
 )
 _NUMBER = Expression(
-    r"-?0[xX][0-9A-Fa-f]{1,16}[uUlL]*$|[0-9]{1,5}/(?:tcp|udp|sctp)$|[A-Z]{2,6}-[0-9]{1,3}$"
+    r"-?0[xX][0-9A-Fa-f]{1,16}[uUlL]*$|0x[0-9A-Fa-f]{40}$|[0-9]{1,5}/(?:tcp|udp|sctp)$|[A-Z]{2,6}-[0-9]{1,3}$"
     r"|[\^~<>=v]{0,2}[0-9]+(?:\.[0-9x*]+){1,3}(?:-[a-z]+[.0-9]*)?(?:\+[a-z0-9.]+)?$"
 )
 _ASSIGNMENT = Expression(
@@ -134,9 +134,14 @@ def is_secret_value(
 
 
 def _is_phrase(value: str) -> bool:
-    """Words that nobody would say of a password: no sentence, no label, no code."""
+    """Words that nobody would say of a password: no sentence, no label in whatever language, no code."""
     parts = value.split(" ")
-    if not 2 <= len(parts) <= 12 or value[-1] in ".:?" or any(c in value for c in "(){}[]<>=|\\;/"):
+    if (
+        not 2 <= len(parts) <= 12
+        or not value.isascii()
+        or value[-1] in ".:?"
+        or any(c in value for c in "(){}[]<>=|\\;/")
+    ):
         return False
     if value[0].isupper() and not has_digit(value):
         return False
@@ -221,7 +226,12 @@ def _is_wordy(part: str) -> bool:
 
 def is_plain_word(value: str, name: str) -> bool:
     """A word that says nothing of passwords nor repeats the setting's name: `hunter`, but not `verify` of `VERIFY_PASSWORD`."""
-    if not (SHORTEST <= len(value) <= LONGEST_WORD and value.isalpha() and value.islower()) or value in name:
+    if (
+        not (
+            SHORTEST <= len(value) <= LONGEST_WORD and value.isalpha() and value.islower() and value.isascii()
+        )
+        or value in name
+    ):
         return False
     if not any(part in name for part in ("passw", "pwd", "passphrase")) and not name.endswith("_pass"):
         return False

@@ -176,6 +176,7 @@ STAYS = [
     # tests and their names
     "    --- PASS: TestVet/5 (0.07s)",
     "PASS: TestRotation/sub2",
+    "PASS src/components/Password2.test.tsx",
     # lock files and manifests
     '    "minipass": "^7.0.3",',
     '    "@octokit/auth-token": "^6.0.0",',
@@ -190,6 +191,12 @@ STAYS = [
     "The login and password portion of the URL is not allowed.",
     "the token CancellationTokenSource is disposed",
     '"login.password": "Wachtwoord",',
+    '"password": "contraseña"',
+    '"password": "пароль"',
+    '"password": "mot de passe"',
+    '"password": "nueva contrasena"',
+    '"password": "vergeten wachtwoord"',
+    '"confirm_password": "bekräfta lösenord"',
     # resources of clouds, digests, tokens that only mark a place or a call
     "arn:aws:secretsmanager:us-west-2:123456789012:secret:MySecret1-a1b2c3",
     '"AWS::IAM::AccessKey": "62d91b17309e76c8",',
@@ -199,6 +206,9 @@ STAYS = [
     "PubkeyAcceptedAlgorithms sk-ssh-ed25519-cert-v01@openssh.com,sk-ecdsa-sha2-nistp256-cert-v01@openssh.com",
     '"key": "sha512-oqVuAfXRKap7fdgcCY5uykM6R9GqQ8Kuxy9rx7HNQlGYl1kPzQho1wx4JwY8wC"',
     "/etc/passwd:ada:x:1001:1001:Ada",
+    "GPG_KEY=E3FF2839C048B25C084DEBE9B26995E310250568",
+    "user.signingkey=3AA5C34371567BD2",
+    '"token": "0xdAC17F958D2ee523a2206206994597C13D831ec7"',
     '#define SN_kx_ecdhe_psk         "KxECDHE-PSK"',
     '      "result_key": "Ipv6CidrAssociations"',
     "token: `cc-token-${Date.now()}`",
