@@ -31,7 +31,7 @@ PROOF_S: Final = 10.0
 _SHELL: Final = "/bin/sh"
 _REAPER: Final = (
     # Refused here must mean contained: the process is there, and kill works on oneself.
-    "kill -0 $$ && ! kill -0 $PPID 2>/dev/null && echo contained || exit 1; read x; kill -9 -1"
+    "kill -0 $$ && ! kill -0 $PPID 2>/dev/null && echo contained || exit 1; read x; kill -9 -1 2>/dev/null"
 )
 _CONTAINED: Final = b"contained\n"
 

@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.command import COMMAND
+from tests.support.place import Place
+
 BOUND_S = 60.0
 REFUSED_BY_DOCKER = (
     "acct add_key bpf chroot clock_adjtime clock_settime create_module delete_module fanotify_init finit_module",
@@ -99,3 +102,19 @@ def test_daemons_die_with_the_call(tmp_path: Path) -> None:
         "print('gone')"
     )
     assert contained(tmp_path, code).strip() == "gone"
+
+
+def test_as_process_1_the_doctor_finds_everything_and_says_no_more(place: Place) -> None:
+    alone = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount-proc"]
+    if subprocess.run([*alone, "true"], capture_output=True, timeout=BOUND_S, check=False).returncode:
+        pytest.skip("this user may not make a namespace of processes")
+    ended = subprocess.run(
+        [*alone, COMMAND, "doctor"],
+        env=place.environment(),
+        capture_output=True,
+        text=True,
+        timeout=BOUND_S,
+        check=False,
+    )
+    assert (ended.returncode, ended.stderr) == (0, ""), ended.stdout
+    assert "MISSING" not in ended.stdout
