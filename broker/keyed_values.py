@@ -20,14 +20,14 @@ MOST_COLUMNS = 64
 WIDEST_HEAD = 40
 _KEYWORD = "pass|pwd|secret|token|key|cred|auth|psk|session|_pw|bindpw|rootpw|sid"
 _NAME = rf"[A-Za-z0-9_.\-]*(?i:{_KEYWORD})[A-Za-z0-9_.\-]*"
-_OPEN = r"""(?:\\{0,7}["'`]|\\+u002[27]|&quot;|&#34;|&#39;|%22|%27)?"""
-_CLOSE = r"""(?:\\{0,7}["'`]|\\+u002[27]|&quot;|&#34;|%22|\]|\)){0,4}"""
+_OPEN = r"""(?:\\*["'`]|\\+u002[27]|&quot;|&#34;|&#39;|%22|%27)?"""
+_CLOSE = r"""(?:\\*["'`]|\\+u002[27]|&quot;|&#34;|%22|\]|\)){0,4}"""
 _TYPE = r"(?:[ \t]*:[ \t]*&?(?:'static[ \t]+)?[A-Za-z][A-Za-z0-9_.<>\[\]|&? ]*)?"
 _EQUALS = r"(?:=>|:=|[?+:]?=|%3[Dd]|%253[Dd]|&#61;|\\+u003[Dd]|\\+x3[Dd])"
 _SIGN = rf"(?:{_TYPE}[ \t]*{_EQUALS}|[ \t]*(?::|%3[Aa])|[ \t]*=>)[ \t]*(?:!![a-z]+[ \t]+)?"
 _LITERAL = r"(?:(?:[bfruBFRU$@]|rb|br|fr|rf|Some\(|SecretStr\()(?:[\"']))?"
 _ASSIGNED = rf"(NAME){_CLOSE}{_SIGN}{_LITERAL}(OPEN)"
-_MARKS = r"\\{0,3}[\"']?"
+_MARKS = r"\\*[\"']?"
 _FIELD = rf"{_MARKS}[A-Za-z_]+{_MARKS}[ \t]*[:=][ \t]*{_MARKS}[A-Za-z0-9_]*{_MARKS},?[ \t\r\n]*"
 _VALUE_IS = rf"{_MARKS}(?i:(?:parameter)?value){_MARKS}[ \t]*[:=][ \t]*"
 _NAME_IS = rf"(?i:name|key|field|variable){_MARKS}[ \t]*[:=][ \t]*{_MARKS}/?(?:[A-Za-z0-9_.\-]+/)*"
@@ -66,7 +66,7 @@ _OTHERS = (
     r"(?m:^)[ \t]*(NAME)[ \t]+REG_SZ[ \t]+(OPEN)",
     r"[\"'](NAME)[\"']\]=>\s*string\([0-9]+\) (MARK\")",
     r"#[ \t]*define[ \t]+(NAME)[ \t]+(MARK[\"'])",
-    r"(?:\(|buildConfigField[^\n]*,)[ \t]*[\"'](NAME)[\"'][ \t]*,\s*(MARK(?:\\{0,3}[\"'])+)",  # two arguments of a call
+    r"(?:\(|buildConfigField[^\n]*,)[ \t]*[\"'](NAME)[\"'][ \t]*,\s*(MARK(?:\\*[\"'])+)",  # two arguments of a call
     _IN_A_TABLE,
     r"`(NAME)`[ \t]+(?:to|is|as)[ \t]+(MARK`)",  # prose with code marks
     _BLOCK,
@@ -155,8 +155,6 @@ _AFTER_COLUMN = (b",", b";", b"|", b"\t", b"\n", b"\r", b")")
 _SETTERS = ("set", "with", "use", "password", "passphrase", "secret", "apikey", "api_key")
 _SPOKEN = ("password", "passphrase", "pre_shared_key")
 _TYPED = ("password", "passphrase", "secret", "secret_key", "api_key")
-
-
 _CELL = r"[\"']?[A-Za-z_][A-Za-z0-9_ .\-]*[\"']?"
 _HEADER = Expression(rf"((?:\|[ ]*|[ ])?{_CELL}(?:(?:[,;\t]|[ ]*\|[ ]*){_CELL})+(?:[ ]*\|)?)[ ]*\r?\n")
 _INSERT = Expression(
@@ -181,13 +179,19 @@ def _in_columns(data: bytes, signs: list[int]) -> Iterator[Found]:
             names = data[slice(*header[1])]
             separator = next((sign for sign in (b"\t", b"|", b";", b",") if sign in names), b"\0")
             position = yield from _rows(data, header[0][1], _ROW, separator, _columns(names.split(separator)))
-    position = 0 if signs else len(data) + 1
+    position = 0 if any(_is_in_a_list(data, sign) for sign in signs) else len(data) + 1
     while position <= len(data) and (insert := _INSERT.first(data, position, len(data))) is not None:
         position = insert[0][1]
         row, separator = (_ROW, b"\t") if data[position - 1 : position] == b"\n" else (_TUPLE, b",")
-        position = yield from _rows(
-            data, position, row, separator, _columns(data[slice(*insert[1])].split(b","))
-        )
+        columns = _columns(data[slice(*insert[1])].split(b","))
+        position = yield from _rows(data, position, row, separator, columns)
+
+
+def _is_in_a_list(data: bytes, sign: int) -> bool:
+    """Does the column's name stand in the parentheses of a statement?"""
+    opened = data.rfind(b"(", max(0, sign - HEAD_BYTES), sign)
+    before = data[max(0, opened - 2 * WIDEST_HEAD) : opened].upper() if opened >= 0 else b""
+    return b"INTO" in before or b"COPY" in before
 
 
 def _columns(heads: list[bytes]) -> list[key_names.KeyKind | None]:

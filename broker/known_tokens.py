@@ -129,11 +129,12 @@ class KnownTokens:
     def __init__(self, patterns: tuple[Pattern, ...]) -> None:
         self._exact: dict[bytes, tuple[_Rule, ...]] = {}
         self._anycase: dict[bytes, tuple[_Rule, ...]] = {}
-        self._shaped: list[_Rule] = []
+        self._shaped: dict[int, tuple[_Rule, ...]] = {}
         for pattern in patterns:
             rule = _Rule(pattern)
             if pattern.head is not None:
-                self._shaped.append(rule)
+                for first in pattern.first.encode() or range(256):
+                    self._shaped[first] = (*self._shaped.get(first, ()), rule)
             table = self._anycase if pattern.anycase else self._exact
             for keyword in pattern.keywords:
                 key = (keyword.lower() if pattern.anycase else keyword).encode()
@@ -149,9 +150,9 @@ class KnownTokens:
             skip, rules = self._rules_at(data[start:end])
             for rule in rules:
                 places.setdefault(rule, []).append((start + skip, end))
-        shaped = [spans[0] for spans in self._shapes.each(data, 0, len(data))]
-        if shaped:
-            places.update((rule, shaped) for rule in self._shaped)
+        for (start, end), *_rest in self._shapes.each(data, 0, len(data)):
+            for rule in self._shaped[data[start]]:
+                places.setdefault(rule, []).append((start, end))
         judged: Judged = {}
         for rule, where in places.items():
             yield from rule.find(data, where, judged)

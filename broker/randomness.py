@@ -6,13 +6,20 @@ decided elsewhere (`placeholders`).
 
 from itertools import pairwise
 from math import log2
+from operator import ne
 
 from broker.redaction_catalogue import letter_pairs
 
 LOOK_CHARACTERS = 512
 LIKE_CHANCE = 6  # the rank of a pair that is as common in words as by chance
-SHORT_LETTERS = (
-    10  # shorter ones are gibberish only if clearly so: 2 % of words and 3 to 25 % of random letters err
+SHORT_LETTERS = 10
+# Shorter ones are gibberish only if clearly so: 2 % of words and 3 to 25 % of random letters err.
+_SMALL, _CAPITALS, _FIGURES = b"abcdefghijklmnopqrstuvwxyz", b"ABCDEFGHIJKLMNOPQRSTUVWXYZ", b"0123456789"
+_DIGITS = frozenset(_FIGURES.decode())
+_NO_LETTERS = bytes(range(256)).translate(None, _SMALL + _CAPITALS)
+_SIGNS = _NO_LETTERS.translate(None, _FIGURES)
+_KINDS = bytes.maketrans(
+    _SMALL + _CAPITALS + _FIGURES + _SIGNS, b"a" * 26 + b"A" * 26 + b"0" * 10 + b"." * len(_SIGNS)
 )
 
 
@@ -24,12 +31,12 @@ def entropy_bits(value: str) -> float:
 
 def classes(value: str) -> int:
     """How many of: small letters, capitals, digits."""
-    return any(c.islower() for c in value) + any(c.isupper() for c in value) + any(c.isdigit() for c in value)
+    return (value.upper() != value) + (value.lower() != value) + has_digit(value)
 
 
 def has_digit(value: str) -> bool:
     """Is there a digit?"""
-    return any(c.isdigit() for c in value)
+    return not _DIGITS.isdisjoint(value)
 
 
 def is_monotonous(value: str) -> bool:
@@ -42,7 +49,7 @@ def is_monotonous(value: str) -> bool:
 
 def is_gibberish(value: str) -> bool:
     """Letters that no language puts together so: rare pairs, or capitals strewn in (`YAufAYDtGZ`)."""
-    letters = "".join(c for c in value[:LOOK_CHARACTERS] if c.isascii() and c.isalpha())
+    letters = value[:LOOK_CHARACTERS].encode(errors="replace").translate(None, _NO_LETTERS).decode()
     if len(letters) < 5:
         return False
     low = letters.lower()
@@ -58,8 +65,9 @@ def _turns(letters: str) -> int:
 
 def mixing(value: str) -> float:
     """The share of neighbours of different kinds (small, capital, digit, other): 0.6 by chance, 0.3 in `Python3Path`."""
-    kinds = [c.islower() + 2 * c.isupper() + 4 * c.isdigit() for c in value[:LOOK_CHARACTERS]]
-    return sum(a != b for a, b in pairwise(kinds)) / max(1, len(kinds) - 1)
+    kinds = value[:LOOK_CHARACTERS].encode(errors="replace").translate(_KINDS)
+    changes: int = sum(map(ne, kinds, kinds[1:]))
+    return changes / max(1, len(kinds) - 1)
 
 
 def longest_run(value: str) -> int:

@@ -19,6 +19,7 @@ class Pattern(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     expression: str
     keywords: tuple[str, ...] = ()
     head: str | None = None
+    first: str = ""
     value: int = 0
     inner: str | None = None
     within: int = 0
