@@ -16,7 +16,7 @@ from tests.support.envelope import Envelope
 from tests.support.place import Place
 from tests.support.processes import children, command_line
 
-BOUND_S = 12.0
+BOUND_S = 25.0
 Message = dict[str, Any]
 _BLOCK_BYTES = 65_536
 
