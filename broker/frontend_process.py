@@ -34,16 +34,16 @@ class Frontend(NamedTuple):
         if not self._ends_within(patience_s):
             self.terminate()
             if not self._ends_within(END_S):
-                self._signal(signal.SIGKILL)
+                self.send(signal.SIGKILL)
         return self.wait()
 
     def terminate(self) -> None:
-        """Ask it to end; nothing if it has ended: its number may be another's by now."""
-        self._signal(signal.SIGTERM)
+        """Ask it to end."""
+        self.send(signal.SIGTERM)
 
     def kill(self) -> None:
         """End it at once, before it can say anything."""
-        self._signal(signal.SIGKILL)
+        self.send(signal.SIGKILL)
         self.wait()
 
     def wait(self) -> int:
@@ -51,20 +51,26 @@ class Frontend(NamedTuple):
         code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
         return code if code >= 0 else 128 - code
 
-    def _ends_within(self, seconds: float) -> bool:
-        ready, _, _ = select.select([self.pidfd], [], [], seconds)
-        return bool(ready)
-
-    def _signal(self, number: int) -> None:
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal; nothing if it has ended: its number may be another's by now."""
         try:
             signal.pidfd_send_signal(self.pidfd, number)
         except ProcessLookupError:
             return
 
+    def _ends_within(self, seconds: float) -> bool:
+        ready, _, _ = select.select([self.pidfd], [], [], seconds)
+        return bool(ready)
+
 
 def python_frontend(module_arguments: tuple[str, ...]) -> tuple[str, ...]:
     """Return the argv of a frontend of this package: always isolated, so that no folder of the jail is imported."""
     return (sys.executable, *module_arguments)
+
+
+def makes_one_call(argv: tuple[str, ...]) -> bool:
+    """Whether that frontend is the command line's."""
+    return argv[1 : 1 + len(COMMAND_LINE)] == COMMAND_LINE
 
 
 def start(argv: tuple[str, ...], frontend_end: int, mode: str = "required") -> Frontend:

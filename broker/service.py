@@ -47,7 +47,7 @@ PROGRESS_INTERVAL_S = 1.0
 DRAIN_S = 1.0
 """How long the last replies may take to be read once the broker is ending."""
 INTERRUPT_PATIENCE_S = 0.3
-"""A terminal sends SIGINT to the frontend as well: how long it may take to end by itself."""
+"""How long the frontend may take to end by itself after Ctrl-C."""
 TOO_LONG_A_QUEUE = "too many long commands wait for their turn; ask again when some have ended"
 REASON_CHARACTERS = 300
 EXIT_VIOLATION = 76
@@ -67,7 +67,10 @@ class Broker(Protocol):
 
 
 class Service:
-    """Serves one connection until its frontend is gone, breaks the protocol, or a signal ends the broker."""
+    """Serves one connection until its frontend is gone, breaks the protocol, or a signal ends the broker.
+
+    `forward`: where the broker is for one call, each signal ends it, and is the frontend's to answer with its status.
+    """
 
     def __init__(self, broker: Broker, connection: Connection) -> None:
         self._broker = broker
@@ -83,6 +86,7 @@ class Service:
         self._ending: float | None = None
         self._status: int | None = None
         self.patience_s = 0.0
+        self.forward: Callable[[signal.Signals], None] | None = None
         self._wake_fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._signals_r, self._signals_w = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._epoll = select.epoll()
@@ -279,7 +283,11 @@ class Service:
 
     def _take_signals(self) -> None:
         numbers = os.read(self._signals_r, 4096)
-        if signal.SIGTERM in numbers or signal.SIGINT in numbers:
+        if self.forward is not None:
+            self.patience_s = INTERRUPT_PATIENCE_S
+            self.forward(signal.Signals(numbers[0]))
+            self._end(0)
+        elif signal.SIGTERM in numbers or signal.SIGINT in numbers:
             self.patience_s = 0.0 if signal.SIGTERM in numbers else INTERRUPT_PATIENCE_S
             self._end(0)
         elif signal.SIGHUP in numbers:

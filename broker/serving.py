@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 def serve_frontend(argv: tuple[str, ...]) -> int:
     """Start `argv` as a confined frontend, build the broker, serve to the end. Returns the frontend's status.
 
+    A frontend that makes one call is told of the signals that a shell or a terminal sends: it leads a session of its own.
+
     The policy file is read first: it says how a frontend is confined. Whatever else is wrong is found before the
     frontend, which nobody has answered yet, could say a word.
     """
@@ -36,6 +38,8 @@ def serve_frontend(argv: tuple[str, ...]) -> int:
         starting.result().kill()
         raise
     frontend = starting.result()
+    if frontend_process.makes_one_call(argv):
+        service.forward = frontend.send
     status = service.serve()
     ended = frontend.end(patience_s=frontend_process.END_S if status is None else service.patience_s)
     return status or ended
@@ -83,9 +87,8 @@ def serve_remote(argv: tuple[str, ...], command: str) -> int:
         raise StartupError(f"HTMCP_BROKER: {words[0]}: {error.strerror}") from None
     os.close(ours)
     frontend = frontend_process.start(argv, theirs)
-    signal.signal(signal.SIGTERM, lambda *_: frontend.terminate())
-    # a terminal sends it to the frontend as well, which cancels and ends
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda number, _: frontend.send(signal.Signals(number)))
     status = frontend.wait()
     os.kill(carrier, signal.SIGTERM)
     os.waitpid(carrier, 0)

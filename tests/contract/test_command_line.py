@@ -150,7 +150,7 @@ def started(place: Place, command: str) -> subprocess.Popen[bytes]:
     )
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
 def test_a_run_that_is_interrupted_leaves_nothing_behind(place: Place, number: signal.Signals) -> None:
     seconds = unique_seconds()
     with started(place, f"sh ignore_signals.sh {seconds}") as process:
@@ -158,7 +158,11 @@ def test_a_run_that_is_interrupted_leaves_nothing_behind(place: Place, number: s
         living = descendants(process.pid)
         process.send_signal(number)
         _, untrusted_stderr = process.communicate(timeout=10)
-    assert process.returncode != 0
+    killed = number is signal.SIGKILL
+    assert process.returncode == (-number if killed else 128 + number)
+    assert untrusted_stderr.startswith(
+        b"hardened-terminal-mcp: INTERNAL_ERROR: the broker is gone" if killed else b""
+    )
     assert b"Traceback" not in untrusted_stderr
     wait_until_nothing_left(seconds)
     eventually(lambda: not any(map(alive, living)), "no descendant of the command")

@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from tests.support.command import COMMAND
 from tests.support.place import Place
+from tests.support.processes import unique_seconds, wait_until_nothing_left, wait_until_running
 
 COLUMNS = 40
 BOUND_S = 20.0
@@ -55,3 +56,23 @@ def test_a_run_that_takes_long_is_one_line_that_is_drawn_over_on_a_narrow_termin
     assert len(drawn) > 1
     assert all(len(line) < COLUMNS for line in drawn)
     assert b"\n" not in text
+
+
+def test_ctrl_c_on_a_terminal_ends_a_run_with_130_and_without_a_word(place: Place) -> None:
+    ours, theirs = pty.openpty()
+    seconds = unique_seconds()
+    with subprocess.Popen(
+        ["setsid", "--ctty", COMMAND, "run", f"sh -c 'echo begun; sleep {seconds}'"],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env=place.environment(),
+        cwd=place.folder,
+    ) as process:
+        wait_until_running(seconds)
+        os.write(ours, b"\x03")
+        assert process.wait(timeout=BOUND_S) == 130
+    assert os.read(ours, 4096) == b"^C"
+    os.close(theirs)
+    os.close(ours)
+    wait_until_nothing_left(seconds)
