@@ -157,12 +157,34 @@ class Jail:
         """
         try:
             parts = self._parts(word, located.relative)
-            self._check_parts(parts)
+            os.close(self._deepest(parts)[0])
         except OutsideError as error:
             raise PolicyDenied(f"the path {error}") from None
         return "/".join(parts)
 
-    def _check_parts(self, parts: list[str]) -> None:
+    def end(self, word: str, located: Located) -> str:
+        """Return the path from the root, links and `..` resolved, at which `word` ends: "" for the root itself.
+
+        Raises PolicyDenied as `check` does, and for a link that leads to nothing: what a program would make there
+        has no name yet. What does not exist has its name below the deepest folder that does.
+        """
+        try:
+            parts = self._parts(word, located.relative)
+            fd, depth = self._deepest(parts)
+            try:
+                above = self.beneath(_real_path(fd))
+                if above is None:
+                    raise OutsideError(_LINK)
+                if depth < len(parts) and _is_there(parts[depth], fd):
+                    raise OutsideError("goes through a link to nothing; name the file itself")
+            finally:
+                os.close(fd)
+        except OutsideError as error:
+            raise PolicyDenied(f"the path {error}") from None
+        return "/".join(filter(None, (above, *parts[depth:])))
+
+    def _deepest(self, parts: list[str]) -> tuple[int, int]:
+        """Open the deepest of `parts` that exists; return its descriptor and how many parts lead to it."""
         for end in range(len(parts), -1, -1):
             try:
                 fd = self.open("/".join(parts[:end]), os.O_PATH)
@@ -172,13 +194,12 @@ class Jail:
                 if parts[end - 1] == "..":
                     raise OutsideError("has `..` behind a folder that does not exist") from None
                 continue
-            try:
-                mode = os.fstat(fd).st_mode
-            finally:
-                os.close(fd)
+            mode = os.fstat(fd).st_mode
             if stat.S_ISFIFO(mode) or stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
+                os.close(fd)
                 raise OutsideError("is a device or a named pipe, not a file")
-            return
+            return fd, end
+        raise AssertionError("the root is always there")
 
     def open(self, relative: str, flags: int) -> int:
         """Open a path from the root, beneath it only; the caller closes. O_CLOEXEC is set. Raises OSError.
@@ -271,6 +292,17 @@ def _components(path: str) -> list[str]:
 
 def _identity(status: os.stat_result) -> tuple[int, int]:
     return status.st_dev, status.st_ino
+
+
+def _is_there(name: str, folder_fd: int) -> bool:
+    """Whether a folder has an entry `name`, wherever that leads."""
+    try:
+        os.stat(name, dir_fd=folder_fd, follow_symlinks=False)
+    except OSError as error:
+        if error.errno in _MISSING:
+            return False
+        raise OutsideError(_why(error)) from None
+    return True
 
 
 def _real_path(fd: int) -> str:

@@ -1,7 +1,8 @@
 """What a word of a command may be: the kinds of operands and of option values, compiled from the policy's words.
 
 Always true: a kind that is not understood is an error when the policy is read, never a kind that accepts. A kind only
-looks at the word's text; where a path leads is asked of the jail, for kinds whose `path` is true, in `paths`.
+looks at text; where a path leads is asked of the jail, for kinds whose `path` is true, in `paths`. A kind with `ends` is
+asked of that place too: a link gives nothing that its target, written as the word, would not.
 """
 
 from broker.reasons import RuleError
@@ -14,7 +15,8 @@ _NAMED = _PATHS | {"text", "integer", "revision", "none", "scanned"}
 class Kind:
     """One kind. `path`: where the word leads is checked. `folder`: later paths are relative to it.
 
-    `scanned`: nothing is known of the word, so that every part of it that could be a path is checked.
+    `scanned`: nothing is known of the word, so that every part of it that could be a path is checked. `ends`: the
+    expression must hold for the place that a path ends at, too.
     """
 
     __slots__ = (
@@ -22,6 +24,7 @@ class Kind:
         "_expression",
         "_name",
         "_wanted",
+        "ends",
         "folder",
         "path",
         "revision",
@@ -44,6 +47,7 @@ class Kind:
         self.folder = name == "folder"
         self.revision = name.startswith("revision")
         self.scanned = name == "scanned"
+        self.ends = self.path and self._expression is not None
 
     def _split_expression(self, text: str) -> str:
         """Take the expression off `text`; return the name in front of it."""
@@ -72,6 +76,20 @@ class Kind:
         if self.revision:
             return not word.startswith("-")
         return name != "none"
+
+    def accepts_end(self, as_written: tuple[str, ...], names: tuple[str, ...]) -> bool:
+        """Return whether a path may end at a place: what is wanted matches one of its names, written as the word was.
+
+        What is not wanted is in none of its `names` beneath the jail.
+        """
+        if self._expression is None:
+            return True
+        tried = as_written if self._wanted else names
+        return any(_matches(self._expression, name) for name in tried) is self._wanted
+
+    def as_path(self) -> "Kind":
+        """Return the kind of a word that cannot be a revision any more, since it stands behind `--`."""
+        return kind("path" + self.text[len(self._name) :])
 
     def expectation(self) -> str:
         """Return what is expected, for a reason: `a path in the jail`, `an integer`, `one of a, b`."""
@@ -132,5 +150,4 @@ def kind(text: str) -> Kind:
 
 
 SCANNED = kind("scanned")
-PATH = kind("path")
 NONE = kind("none")

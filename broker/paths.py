@@ -5,6 +5,7 @@ Always true: every part that is returned is checked by the jail, after links are
 """
 
 from collections.abc import Iterator
+from os.path import relpath
 
 from broker.refusal import PolicyDenied
 
@@ -23,6 +24,24 @@ def declared(word: str) -> Iterator[str]:
         yield word[1:]
     if "://" in word:
         yield word.partition("://")[2]
+
+
+def written_like(part: str, end: str, folder: str, roots: tuple[str, ...]) -> tuple[str, ...]:
+    """Return how `part`, written in `folder`, could be written if it named the place `end` itself.
+
+    `end` and `folder` are paths from the jail's root without links; `roots` are absolute names of the root.
+    """
+    slash = "/" if part.endswith("/") else ""
+    if part.startswith("/"):
+        return tuple(f"{root}/{end}{slash}".rstrip("/") + slash for root in roots)
+    name = from_folder(end, folder)
+    here = "./" if part.startswith("./") and not name.startswith("../") else ""
+    return (here + name + slash,)
+
+
+def from_folder(end: str, folder: str) -> str:
+    """Return the path from one place in the jail to another: both from the root, without links."""
+    return relpath("/" + end, "/" + folder)
 
 
 def undeclared(word: str) -> Iterator[str]:

@@ -13,8 +13,9 @@ import msgspec
 from broker.digest import sha256_hex
 from broker.grammar import Argv
 from broker.jail import Jail, Located
+from broker.kinds import Kind
 from broker.options import Word
-from broker.paths import declared, undeclared
+from broker.paths import declared, from_folder, undeclared, written_like
 from broker.policy_file import expanded
 from broker.profile import Profile
 from broker.programs import Program, Programs
@@ -155,9 +156,23 @@ class Policy:
             for part in _parts(word):
                 if part:
                     _check_text(part)
-                    self.jail.check(part, located)
+                    if word.kind is not None and word.kind.ends:
+                        self._check_end(word.kind, word.text, part, located)
+                    else:
+                        self.jail.check(part, located)
         except PolicyDenied as refusal:
             raise _path_refusal(word, refusal, judged) from None
+
+    def _check_end(self, kind: Kind, word: str, part: str, located: Located) -> None:
+        """Lead a path to its end, which must be of the kind as much as the word is: links have names of their own."""
+        end = self.jail.end(part, located)
+        before = word.removesuffix(part)
+        written = written_like(part, end, located.relative, (self.jail.root, self.jail.real))
+        names = (from_folder(end, located.relative), end or ".")
+        if not kind.accepts_end(tuple(before + name for name in written), names):
+            raise PolicyDenied(
+                f"the path leads to a place that is not allowed; expected {kind.expectation()}"
+            )
 
     def _enter(self, word: Word, located: Located, judged: Judged) -> Located:
         inside = word.text if word.text.startswith("/") else os.path.join(located.relative, word.text)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from broker.deny import DeniedOptions, bare_name
-from broker.kinds import NONE, PATH, SCANNED, Kind, kind
+from broker.kinds import NONE, SCANNED, Kind, kind
 from broker.options import OptionTable, Reading, Word, read, read_leading
 from broker.reasons import RuleError, denied, shown
 from broker.schema import Rule
@@ -229,7 +229,7 @@ class Entry:
         for number, operand in enumerate(reading.operands):
             expected = kinds[min(number, len(kinds) - 1)]
             if expected.revision and operand.after_dashes:
-                expected = PATH
+                expected = expected.as_path()
             word = operand._replace(kind=expected)
             self._check_kind(word)
             if expected.path or expected.scanned:
@@ -249,7 +249,7 @@ class Entry:
             expected = SCANNED
             if self._operands is not None and not text.startswith("-"):
                 expected = self._operands[min(number, len(self._operands) - 1)]
-                expected = PATH if expected.revision and after_dashes else expected
+                expected = expected.as_path() if expected.revision and after_dashes else expected
                 number += 1
             after_dashes = after_dashes or text == "--"
             word = Word(text, expected, place)

@@ -1,5 +1,6 @@
 """The verdict: lists, kinds of words, paths wherever they hide, rights, and the reasons that are given."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -342,3 +343,124 @@ def test_deny_wins_over_may_run_even_for_a_program_that_was_looked_up(jail: Path
     )
     policy.lookup = Programs(policy.file.environment.path, policy.jail, {"ls", "rm", "cat"})
     assert [program.name for program in permitted(policy, "ls").profile.may_run] == ["cat"]
+
+
+KINDS_WITH_EXPRESSIONS = r"""
+[commands]
+allow = ["cat", "head", "git", "sort", "tac", "wc"]
+[rules.cat]
+operands = ['path&/.*\.(md|txt)/']
+[rules.head]
+allow_options = ['--lines=path&!/\.env/', "-q"]
+operands = ['path&!/^(.*\/)?\.env$/']
+[rules.sort]
+operands = ['path&!/^sub\//']
+[rules.tac]
+operands = ['path&/\.\/.*\.md|\/.*\.md|@.*\.md/']
+[rules.git]
+allow_options = ["-C =folder"]
+[rules.git.subcommand.log]
+allow_options = []
+operands = ['revision-or-path&!/\.env/']
+[rules.git.subcommand.show]
+operands = ['revision&!/\.env/']
+[rules.wc]
+operands = ['path&/[a-z]+\/?/']
+"""
+
+
+@pytest.fixture
+def links(tmp_path: Path) -> Policy:
+    """A jail in which somebody planted links with harmless names."""
+    folder = tmp_path / "links"
+    (folder / "sub/deep").mkdir(parents=True)
+    (folder / "docs").mkdir()
+    for name in (".env", "a.md", "sub/.env", "sub/b.md", "+x"):
+        (folder / name).write_text("x")
+    for name, target in {
+        "notes.md": ".env",
+        "plain": ".env",
+        "chain.md": "plain",
+        "sub/up.md": "../.env",
+        "sub/top.md": str(folder / ".env"),
+        "later.md": "missing.env",
+        "good.md": "sub/b.md",
+        "d": "sub",
+        "far": str(folder / "sub"),
+        "sub/later.md": ".env.new",
+        "docs/DRAFT": "../sub",
+    }.items():
+        (folder / name).symlink_to(target)
+    (folder / "undecodable").symlink_to(b"\xff.env")
+    (folder / os.fsdecode(b"\xff.env")).write_text("x")
+    return policy_over(folder, KINDS_WITH_EXPRESSIONS)
+
+
+@pytest.mark.parametrize(
+    ("command", "cwd"),
+    [
+        ("cat notes.md", None),
+        ("cat chain.md", None),
+        ("cat up.md", "sub"),
+        ("cat top.md", "sub"),
+        ("cat {root}/notes.md", None),
+        ("cat d/up.md", None),
+        ("cat a.md sub/../notes.md", None),
+        ("cat *.md", None),
+        ("cat later.md", None),
+        ("cat d/later.md", None),
+        ("head plain", None),
+        ("head d/.env", None),
+        ("head up.md", "sub"),
+        ("head sub/../.env", None),
+        ("head {root}/plain", None),
+        ("head --lines=plain", None),
+        ("head --lines plain", None),
+        ("head --lines=undecodable a.md", None),
+        ("head -- plain", None),
+        ("sort d/b.md", None),
+        ("sort b.md", "sub"),
+        ("sort d/new.md", None),
+        ("tac ./notes.md", None),
+        ("tac {root}/notes.md", None),
+        ("tac @notes.md", None),
+        ("git log plain", None),
+        ("git log -- plain", None),
+        ("git log -- .env", None),
+        ("git show -- .env", None),
+        ("git -C sub log up.md", None),
+        ("wc far", "docs"),
+        ("wc draft/", "docs"),
+    ],
+)
+def test_an_expression_holds_for_the_place_that_a_path_ends_at_too(
+    links: Policy, command: str, cwd: str | None
+) -> None:
+    (Path(links.jail.root) / "docs/far").symlink_to("DRAFT")
+    (Path(links.jail.root) / "docs/draft").symlink_to("../+x")
+    command = command.format(root=links.jail.root)
+    assert "not allowed" in refusal(links, command, cwd) or "link to nothing" in refusal(links, command, cwd)
+
+
+@pytest.mark.parametrize(
+    ("command", "cwd"),
+    [
+        ("cat a.md good.md sub/b.md", None),
+        ("cat ../a.md", "sub"),
+        ("cat new.md", None),
+        ("cat new/new.md", None),
+        ("cat {root}/a.md d/b.md far/b.md", None),
+        ("cat sub/../a.md", None),
+        ("head a.md sub . sub/deep", None),
+        ("head --lines a.md a.md", None),
+        ("sort a.md", None),
+        ("tac ./a.md {root}/good.md @a.md ./good.md", None),
+        ("git log main..topic a.md", None),
+        ("git -C sub log b.md -- b.md", None),
+        ("git show -- sub/b.md", None),
+        ("wc sub d far docs/ d/ new", None),
+    ],
+)
+def test_a_path_whose_end_matches_as_well_is_allowed(links: Policy, command: str, cwd: str | None) -> None:
+    allowed, reason = verdict(links, command.format(root=links.jail.root), cwd)
+    assert allowed, reason
