@@ -15,12 +15,20 @@ from broker.birth import spawn_frontend
 END_S = 2.0
 """How long a frontend may take to end once its connection is closed."""
 SOCKET_FD = 3
-MCP_SERVER = (
-    "-I",
-    "-c",
-    "from frontend.mcp_server import main; main()",
-)  # -m would import runpy, a third of a start
-COMMAND_LINE = ("-I", "-c", "from frontend.command_line import main; main()")
+_NOT_FOUND = (
+    b"hardened-terminal-mcp: a frontend's Python looks into no PYTHONPATH and no site-packages of a user, and does not find "
+    b"this package: install it with uv or pipx, or in a virtual environment\n"
+)
+
+
+def _isolated(module: str) -> tuple[str, ...]:
+    """Return how an interpreter runs the frontend `module`; -m would import runpy, a third of a start."""
+    gone = f"import os; os.write(2, {_NOT_FOUND!r}); os._exit(78)"
+    return ("-I", "-c", f"try: from {module} import main\nexcept ModuleNotFoundError: {gone}\nmain()")
+
+
+MCP_SERVER = _isolated("frontend.mcp_server")
+COMMAND_LINE = _isolated("frontend.command_line")
 
 
 class Frontend(NamedTuple):

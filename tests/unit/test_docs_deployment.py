@@ -7,7 +7,9 @@ import os
 import re
 import shlex
 import shutil
+import site
 import subprocess
+import sys
 import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -195,3 +197,25 @@ def test_the_image_is_made_of_what_is_here() -> None:
     (entry,) = re.findall(r"(?m)^ENTRYPOINT (.*)$", text)
     assert json.loads(entry)[0] in project["scripts"]
     assert re.search(r"(?m)^USER runner$", text)
+
+
+@pytest.mark.skipif(sys.prefix == sys.base_prefix, reason="these tests run in no virtual environment")
+@pytest.mark.parametrize("arguments", [("run", "true"), ()])
+def test_an_installation_that_an_isolated_interpreter_does_not_find_is_refused_in_one_line(
+    place: Place, arguments: tuple[str, ...]
+) -> None:
+    (place.folder / "home").mkdir()
+    only_here = os.pathsep.join([str(ROOT), *site.getsitepackages()])
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    start = "from broker.main import hardened_terminal_mcp as main; main()"
+    ended = subprocess.run(
+        [f"{sys.base_prefix}/bin/{version}", "-c", start, *arguments],
+        env=place.environment(PYTHONPATH=only_here),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=BOUND_S,
+        check=False,
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr.count("\n")) == (78, "", 1), ended.stderr
+    assert "virtual environment" in ended.stderr
