@@ -127,6 +127,17 @@ def operator_parser(
     return _new(f"hardened-terminal-mcp {name}", description, epilog)
 
 
+def folded(line: str, width: int, indent: int = 2) -> str:
+    """Return a line as it fits into `width` columns, 0 for any, what follows the first indented. No word is cut."""
+    if not width or len(line) <= width:
+        return line
+    import textwrap
+
+    return textwrap.fill(
+        line, max(width, 20), subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False
+    )
+
+
 def _new(prog: str, description: str, epilog: str) -> argparse.ArgumentParser:
     raw = argparse.RawDescriptionHelpFormatter
     return argparse.ArgumentParser(prog=prog, description=description, epilog=epilog, formatter_class=raw)

@@ -10,28 +10,27 @@ from typing import Any
 
 import msgspec
 
-from broker import configuration, policy_check, policy_file, policy_places, startup
-from broker.arguments import operator_parser
+from broker import configuration, policy_check, policy_file, startup
+from broker.arguments import folded, operator_parser
+from broker.audit_show import style_of
 from broker.policy import Policy
 from broker.programs import Programs
-from broker.redaction import Redactor
 from broker.refusal import PolicyFaults, StartupError
-from broker.schema import PolicyFile
 
 EXIT_FAULTS = 78
 """EX_CONFIG of sysexits.h, as for a start with such a file."""
 
 
 def main(arguments: list[str]) -> int:
-    """Check a policy. Returns 0 if a broker would use it, 1 if its own tests fail, 78 for faults."""
+    """Check a policy. Returns 0 if a broker would use it, 1 if not, or if its own tests fail, 78 for faults."""
     options = _parser().parse_args(arguments)
     found = _found(options.file)
     try:
-        file = policy_file.load(found.raw, found.path)
-        _check_patterns(file, found)
+        policy_file.check(found.raw, found.path)
     except PolicyFaults as error:
         print("\n".join(f"{found.path}:{fault}" for fault in error.faults), file=sys.stderr)
         return EXIT_FAULTS
+    file = policy_file.load(found.raw, found.path)
     jail = startup.open_jail(file, os.environ)
     programs = Programs(file.environment.path, jail, policy_file.named_programs(file))
     policy = Policy(file, found.raw, jail, programs)
@@ -43,21 +42,13 @@ def main(arguments: list[str]) -> int:
         print(msgspec.json.encode(report).decode())
     else:
         _print(report)
-    return 1 if report["failed_tests"] else 0
+    return 1 if report["failed_tests"] or (report["trust"] and not options.file) else 0
 
 
 def _found(file: str | None) -> configuration.FoundPolicy:
     """Return the policy to check: a file that is given is judged as if HTMCP_POLICY_FILE named it."""
     environ = {**os.environ, "HTMCP_POLICY_FILE": file} if file else os.environ
     return configuration.find_policy(environ)
-
-
-def _check_patterns(file: PolicyFile, found: configuration.FoundPolicy) -> None:
-    try:
-        Redactor(file.redaction)
-    except StartupError as error:
-        line = policy_places.Lines(found.raw.decode()).of(str(error))
-        raise PolicyFaults(found.path, [f"{line}: {error}"]) from None
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -69,7 +60,7 @@ def _parser() -> argparse.ArgumentParser:
             "hardened-terminal-mcp check --json policy.toml",
             "hardened-terminal-mcp check --describe",
         ),
-        "0 usable, 1 a self-test fails, 78 a fault in the file",
+        "0 usable, 1 a self-test fails, or (without FILE) a server here would not take it, 78 a fault in the file",
     )
     parser.add_argument("file", nargs="?", help="the policy (default: the one that a server here would use)")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
@@ -103,15 +94,14 @@ def _trust(policy: Policy, found: configuration.FoundPolicy) -> str | None:
 
 
 def _print(report: dict[str, Any]) -> None:
-    print(
-        f"{report['policy']}: {report['programs']} programs, {report['self_tests']} self-tests, SHA-256 {report['sha256']}"
-    )
-    for line in report["failed_tests"]:
-        print(f"self-test failed: {line}")
-    for warned in report["warnings"]:
-        print(f"warning: {warned['place']}: {warned['text']}")
+    said = f"{report['policy']}: {report['programs']} programs, {report['self_tests']} self-tests, SHA-256 {report['sha256']}"
+    lines = [said, *(f"self-test failed: {line}" for line in report["failed_tests"])]
+    lines += [f"warning: {warned['place']}: {warned['text']}" for warned in report["warnings"]]
     if not report["failed_tests"]:
-        print(_conclusion(report))
+        lines.append(_conclusion(report))
+    width = style_of(sys.stdout).width
+    for line in lines:
+        print(folded(line, width))
 
 
 def _conclusion(report: dict[str, Any]) -> str:

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from broker.policy import Policy
-from broker.policy_file import expanded
+from broker.policy_file import expanded, grants_writes
 from broker.rules import Entry
-from broker.schema import Rule
+from broker.schema import PolicyFile, Rule
 
 
 def _names(text: str) -> frozenset[str]:
@@ -40,6 +40,16 @@ OPTIONS_RUN = _names(
 """Programs some of whose options or operands start a program, write a file or set the system: they need a rule."""
 
 
+_STARTS = "it says which command your client starts, unconfined; keep that in your client's own settings"
+UNCONFINED = {
+    ".mcp.json": _STARTS,
+    ".cursor/mcp.json": _STARTS,
+    ".vscode/mcp.json": _STARTS,
+    ".git/hooks": "your own git runs what lies there, unconfined",
+}
+"""Places in a project from which programs are started outside of every jail, and what to know of them."""
+
+
 class Warned(NamedTuple):
     """One warning: the place in the file, and what is odd about it."""
 
@@ -52,15 +62,30 @@ class Warned(NamedTuple):
 
 def check(policy: Policy) -> list[Warned]:
     """Return what is odd about `policy`, in the order of the file. Looks programs up, starts none."""
-    found = [*_lists(policy), *_unused_sets(policy)]
+    found = [
+        *_lists(policy),
+        *_unused_sets(policy),
+        *_places(policy.file),
+        *exposed(policy.file, policy.jail.real),
+    ]
     for name in policy.programs:
         entry = policy.entry(name)
-        found += [*_program(policy, name), *_openness(entry), *_rule(entry)]
+        found += [*_program(policy, name), *_openness(entry), *_rule(entry), *_may_run(policy, entry)]
     return found
+
+
+def exposed(file: PolicyFile, jail: str) -> list[Warned]:
+    """Return a warning of each file in the jail that starts programs outside it, and that some entry may write."""
+    if not grants_writes(file):
+        return []
+    found = [(name, why) for name, why in UNCONFINED.items() if os.path.lexists(os.path.join(jail, name))]
+    return [Warned("[jail]", f"entries with `writes` may change {name}: {why}") for name, why in found]
 
 
 def _lists(policy: Policy) -> Iterator[Warned]:
     denied = {os.path.basename(name) for name in policy.file.commands.deny}
+    if not policy.programs:
+        yield Warned("[commands]", "allows no program, so every command is refused")
     for name in policy.file.commands.allow:
         if os.path.basename(name) in denied:
             yield Warned("[commands]", f"{name} is on both lists: it is denied")
@@ -89,7 +114,31 @@ def _all_options(policy: Policy) -> Iterator[str]:
 def _program(policy: Policy, name: str) -> Iterator[Warned]:
     problem = policy.lookup.problem(name)
     if problem:
-        yield Warned("[commands] allow", f"{name} {problem}")
+        yield Warned("[commands] allow", f"{name}: {problem}")
+
+
+def _places(file: PolicyFile) -> Iterator[Warned]:
+    for place, path in (("[audit] log", file.audit.log), ("[jail] root", file.jail.root)):
+        if path and not path.startswith("/"):
+            yield Warned(
+                place, f"{path} depends on the folder that a server is started in; an absolute path does not"
+            )
+
+
+def _may_run(policy: Policy, entry: Entry) -> Iterator[Warned]:
+    """Yield what a rule, or one of its subcommands, names in vain."""
+    denied = {os.path.basename(name) for name in policy.file.commands.deny}
+    names = [name for name in entry.rule.may_run if "*" not in name]
+    for name in names:
+        if os.path.basename(name) in denied:
+            yield Warned(entry.place, f"may_run: {name} is denied, so nothing starts it")
+    missing = [n for n in names if os.path.basename(n) not in denied and policy.lookup.problem(n)]
+    if missing:
+        yield Warned(
+            entry.place, f"may_run: what is not installed, or unfit, starts nothing: {' '.join(missing)}"
+        )
+    for name in entry.subcommand_names:
+        yield from _may_run(policy, entry.subcommand(name))
 
 
 def _openness(entry: Entry) -> Iterator[Warned]:

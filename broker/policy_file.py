@@ -6,12 +6,13 @@ on no list. A fault is `table.key: value: what was expected`, behind file and li
 
 import os
 import tomllib
+from typing import Any
 
 import msgspec
 
 from broker.refusal import PolicyFaults, StartupError
 from broker.rules import Entry, OptionSets
-from broker.schema import PolicyFile, Rule
+from broker.schema import Commands, PolicyFile, Rule
 
 _last: tuple[bytes, PolicyFile] | None = None
 """The file that was read last: start-up asks for it more than once, and reading costs milliseconds."""
@@ -30,18 +31,27 @@ def _load(raw: bytes, where: str) -> PolicyFile:
     try:
         file = msgspec.convert(table, PolicyFile)
     except msgspec.ValidationError:
-        from broker.policy_faults import faults_of_shape
-
-        raise _refusal(raw, where, faults_of_shape(table)) from None
-    file = _with_profiles(file)
-    faults = faults_of_meaning(file)
-    if faults:
-        raise _refusal(raw, where, faults)
+        raise _refusal(raw, where, _all_faults(table)) from None
+    file = combined(file)
+    if faults_of_meaning(file):
+        raise _refusal(raw, where, _all_faults(table))
     return file
 
 
+def check(raw: bytes, where: str) -> None:
+    """Raise StartupError for all faults at once, those too for which only a later step of a start would be refused."""
+    if faults := _all_faults(_parse(raw, where)):
+        raise _refusal(raw, where, faults)
+
+
+def _all_faults(table: dict[str, Any]) -> list[str]:
+    from broker.policy_faults import all_faults  # only for a file that is refused, or checked
+
+    return all_faults(table)
+
+
 def _refusal(raw: bytes, where: str, faults: list[str]) -> PolicyFaults:
-    """Return the faults in the order of their lines."""
+    """Return the faults in the order of their lines. There is at least one."""
     from broker.policy_places import Lines  # only for a file that is refused
 
     lines = Lines(raw.decode())
@@ -50,7 +60,9 @@ def _refusal(raw: bytes, where: str, faults: list[str]) -> PolicyFaults:
     )
 
 
-def _parse(raw: bytes, where: str) -> dict[str, object]:
+def _parse(raw: bytes, where: str) -> dict[str, Any]:
+    if raw.startswith(b"\xef\xbb\xbf"):
+        raise StartupError(f"policy {where}: begins with a byte order mark; save it as UTF-8 without one")
     try:
         return tomllib.loads(raw.decode())
     except UnicodeDecodeError as error:
@@ -63,7 +75,7 @@ def _parse(raw: bytes, where: str) -> dict[str, object]:
         raise StartupError(f"policy {where}: tables or lists nested too deeply") from None
 
 
-def _with_profiles(file: PolicyFile) -> PolicyFile:
+def combined(file: PolicyFile) -> PolicyFile:
     """Return `file` with what its profiles bring: names and option sets on its own lists, where its own win; rules above them."""
     if not file.profile:
         return file
@@ -93,6 +105,15 @@ def _overlaid(below: dict[str, Rule], above: dict[str, Rule]) -> dict[str, Rule]
 
 def faults_of_meaning(file: PolicyFile) -> list[str]:
     """Return a line for each thing that has the right type but cannot be meant."""
+    sets, listed = OptionSets(file.options), named_in(file.commands)
+    faults = faults_of_lists(file)
+    for name, rule in file.rules.items():
+        faults += faults_of_rule(name, rule, sets, listed)
+    return faults
+
+
+def faults_of_lists(file: PolicyFile) -> list[str]:
+    """Return what cannot be meant outside of rules."""
     faults: list[str] = []
     for key, names in (("allow", file.commands.allow), ("deny", file.commands.deny)):
         faults += [
@@ -106,20 +127,28 @@ def faults_of_meaning(file: PolicyFile) -> list[str]:
         if not path.startswith("/")
     ]
     _check_variables(file.environment.set, "environment.set", faults)
-    sets = OptionSets(file.options)
-    listed = {*file.commands.allow, *file.commands.deny}
-    for name, rule in file.rules.items():
-        if name not in listed:
-            faults.append(
-                f"rules.{name}: {name!r} is on no list; a name in commands.allow or commands.deny is expected"
-            )
-        _check_rule(rule, f"rules.{name}", faults)
-        Entry(name, f"[rules.{name}]", rule, sets, faults)
     faults += [
         f"tests.{number}.command: '': a command is expected"
         for number, test in enumerate(file.tests, 1)
         if not test.command.strip()
     ]
+    return faults
+
+
+def named_in(commands: Commands) -> frozenset[str]:
+    """Return the names of both lists."""
+    return frozenset((*commands.allow, *commands.deny))
+
+
+def faults_of_rule(name: str, rule: Rule, sets: OptionSets, listed: frozenset[str]) -> list[str]:
+    """Return what cannot be meant in the rule of a program, which should be `listed`."""
+    faults: list[str] = []
+    if name not in listed:
+        faults.append(
+            f"rules.{name}: {name!r} is on no list; a name in commands.allow or commands.deny is expected"
+        )
+    _check_rule(rule, f"rules.{name}", faults)
+    Entry(name, f"[rules.{name}]", rule, sets, faults)
     return faults
 
 
@@ -147,7 +176,7 @@ def _check_rule(rule: Rule, key: str, faults: list[str]) -> None:
     faults += [
         f"{key}.may_run: {name!r}: a program's name or absolute path is expected"
         for name in rule.may_run
-        if not _is_program(name)
+        if not _is_program(name) or ("*" in name and "/" not in name)
     ]
     faults += [
         f"{key}.arguments_before: {word!r}: a word without NUL is expected"

@@ -23,6 +23,7 @@ class EmptyJail(Jail):
 
     def __init__(self) -> None:
         self.fd = -1
+        self.identity = (-1, -1)
 
     def locate(self, untrusted_cwd: str | None) -> Located:
         """Return a folder without looking for it."""
@@ -55,11 +56,12 @@ def failures(policy: "Policy") -> list[str]:
     tested = copy.copy(policy)
     tested.jail = EmptyJail()
     located = tested.jail.locate(None)
-    found = [_failure(tested, test, located) for test in tested.file.tests]
+    found = [failure(tested, test, located) for test in tested.file.tests]
     return [line for line in found if line]
 
 
-def _failure(policy: "Policy", test: "SelfTest", located: Located) -> str:
+def failure(policy: "Policy", test: "SelfTest", located: Located) -> str:
+    """Return why a test fails whose policy has an `EmptyJail`, an empty text if it holds."""
     verdict, reason = judge(policy, test.command, located)
     if verdict != test.expect:
         return f"{test.command!r}: {test.expect} expected, got {verdict}: {reason}"

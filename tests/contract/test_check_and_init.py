@@ -32,6 +32,28 @@ def test_check_finds_a_pattern_with_which_no_server_would_start(place: Place) ->
     assert ended.stderr.startswith(f"{place.policy}:{line}: redaction.extra_patterns: x: ")
 
 
+def test_check_finds_a_user_that_does_not_exist_and_all_patterns_at_once(place: Place) -> None:
+    wrong = '[containment]\nrun_as = "nobody-of-that-name"\n[redaction]\nextra_patterns = '
+    ended = check(place, POLICY + wrong + '[{ name = "x", regex = "(" }, { name = "y", regex = "(" }]\n')
+    assert (ended.status, ended.stderr.count("\n")) == (EX_CONFIG, 3)
+    assert "containment.run_as: there is no user 'nobody-of-that-name'" in ended.stderr
+
+
+def test_check_without_a_file_fails_for_a_policy_that_no_server_here_would_take(place: Place) -> None:
+    (place.jail / "policy.toml").write_text(POLICY)
+    ended = run_cli(place, "check", cwd=place.jail, HTMCP_POLICY_FILE=None)
+    assert ended.status == 1
+    assert "not approved" in ended.stdout
+    named = run_cli(place, "check", "policy.toml", cwd=place.jail, HTMCP_JAIL_ROOT=None)
+    assert (named.status, "usable" in named.stdout) == (0, True)
+
+
+def test_what_check_says_fits_the_columns_that_there_are(place: Place) -> None:
+    ended = run_cli(place, "check", COLUMNS="60")
+    longest = max(ended.stdout.split(), key=len)
+    assert max(map(len, ended.stdout.splitlines())) <= max(60, len(longest) + 2)
+
+
 def test_check_describes_the_policy_as_a_model_is_told(place: Place) -> None:
     ended = run_cli(place, "check", "--describe")
     assert (ended.status, ended.stderr) == (0, "")

@@ -37,15 +37,44 @@ def warnings(folder: Path, text: str | bytes) -> list[str]:
             "-b is not in allow_options, so it is refused anyway",
         ),
         ("[options]\nx = ['-a']", "[options] x: is used by no rule"),
-        ("[commands]\nallow = ['no-such-program']", "[commands] allow: no-such-program is not installed"),
+        ("[commands]\nallow = ['no-such-program']", "[commands] allow: no-such-program: is not installed"),
         (
             "[commands]\nallow = ['ls']\n[rules.ls]\narguments = 'any'\nwrites = true",
             'arguments = "any" together',
         ),
+        ("[commands]\ndeny = ['ls']", "[commands]: allows no program, so every command is refused"),
+        (
+            "[commands]\nallow = ['ls']\n[rules.ls]\nmay_run = ['sh', 'lss']",
+            "[rules.ls]: may_run: what is not installed, or unfit, starts nothing: lss",
+        ),
+        (
+            "[commands]\nallow = ['g']\n[rules.g.subcommand.log]\nmay_run = ['lss']",
+            "[rules.g.subcommand.log]: may_run: what is not installed",
+        ),
+        (
+            "[commands]\nallow = ['ls']\ndeny = ['cat']\n[rules.ls]\nmay_run = ['cat']",
+            "[rules.ls]: may_run: cat is denied, so nothing starts it",
+        ),
+        ("[audit]\nlog = 'trail.jsonl'", "[audit] log: trail.jsonl depends on the folder"),
     ],
 )
 def test_an_odd_entry_is_warned_of(tmp_path: Path, text: str, expected: str) -> None:
     assert any(expected in line for line in warnings(tmp_path, text))
+
+
+@pytest.mark.parametrize("name", [".mcp.json", ".cursor/mcp.json", ".vscode/mcp.json", ".git/hooks"])
+def test_what_starts_programs_outside_the_jail_is_warned_of_where_an_entry_may_write_it(
+    tmp_path: Path, name: str
+) -> None:
+    reads = "[commands]\nallow = ['ls']\n[rules.ls]\nallow_options = []"
+    writes = f"{reads}\nwrites = true"
+    assert warnings(tmp_path, writes) == []
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).touch()
+    (told,) = warnings(tmp_path, writes)
+    assert told.startswith(f"[jail]: entries with `writes` may change {name}: ")
+    assert "unconfined" in told
+    assert warnings(tmp_path, reads) == []
 
 
 def test_a_program_in_the_jail_and_one_that_others_may_write_are_warned_of(tmp_path: Path) -> None:
@@ -58,7 +87,7 @@ def test_a_program_in_the_jail_and_one_that_others_may_write_are_warned_of(tmp_p
     text = f"[commands]\nallow = ['inner', 'shared']\n[environment]\npath = ['{jail}/bin', '{bin_folder}']"
     told = warnings(jail, text)
     for name in ("inner", "shared"):
-        assert any(f"allow: {name} " in line and "not installed" not in line for line in told)
+        assert any(f"allow: {name}: " in line and "not installed" not in line for line in told)
 
 
 def test_the_default_policy_is_warned_of_only_where_a_program_is_missing(tmp_path: Path) -> None:

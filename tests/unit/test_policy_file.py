@@ -25,7 +25,10 @@ def faults(text: str | bytes) -> list[str]:
         ("x = 1", "x: unknown key; one of commands,"),
         ("[commands]\nx = []", "line 2: commands.x: unknown key; one of allow, deny is expected"),
         ("[commands]\nalow = []", "line 2: commands.alow: unknown key; allow is meant, perhaps"),
-        ("[commands]\nallow = 'ls'", "commands.allow: 'ls': Expected `array`"),
+        (
+            "[commands]\nallow = 'ls'",
+            "commands.allow: 'ls': Expected `array`, got `str`; a list is written ['ls']",
+        ),
         ("[commands]\nallow = [1]", "commands.allow.1: 1: Expected `str`"),
         ("commands = 1", "commands: 1: a table is expected"),
         ("[limits]\ntimeout_s = 0", "limits.timeout_s: 0: Expected `float` > 0.0"),
@@ -109,6 +112,11 @@ def faults(text: str | bytes) -> list[str]:
         ("a = [1,\n2,\n", "line 2: no TOML: "),
         ("a = 1\na = 2", "line 2: no TOML: Cannot overwrite a value, at the end"),
         (b"\xff", "byte 0 is no UTF-8"),
+        (b"\xef\xbb\xbfx = 1", "begins with a byte order mark; save it as UTF-8 without one"),
+        (
+            "[commands]\nallow = ['ls']\n[rules.ls]\nmay_run = ['*']",
+            "rules.ls.may_run: '*': a program's name or absolute path is expected",
+        ),
     ],
 )
 def test_a_fault_is_told_with_file_key_value_and_expectation(text: str | bytes, expected: str) -> None:
@@ -153,6 +161,67 @@ def test_the_faults_of_a_file_are_told_in_the_order_of_their_lines() -> None:
 def test_all_faults_of_shape_are_told_at_once() -> None:
     told = faults("x = 1\ny = 2\n[commands]\nallow = [1, 2]\n[rules.ls]\nz = 1\n[[tests]]\nexpect = 1")
     assert len(told) == 7
+
+
+EVERYTHING_WRONG = """
+globls = "refuse"
+[commands]
+allow = ["ls", "cat", "wc"]
+[rules.ls]
+wrties = true
+[rules.cat]
+operands = ["pth"]
+[rules.grep]
+writes = true
+[environment]
+path = ["bin"]
+[containment]
+run_as = "nobody-of-that-name"
+[redaction]
+extra_patterns = [{ name = "x", regex = "(" }, { name = "y", regex = "[" }]
+[[tests]]
+command = "wc a"
+expect = "deny"
+[[tests]]
+command = "cat a"
+expect = "deny"
+[[tests]]
+command = "ls a"
+expect = "deny"
+"""
+
+
+def test_no_kind_of_fault_hides_another() -> None:
+    told = "\n".join(faults(EVERYTHING_WRONG))
+    for expected in (
+        "line 2: globls: unknown key",
+        "line 6: rules.ls.wrties: unknown key",
+        "line 8: [rules.cat]: operands: 'pth' is no kind",
+        "line 9: rules.grep: 'grep' is on no list",
+        "line 12: environment.path: 'bin'",
+        "line 14: containment.run_as: there is no user",
+        "line 16: redaction.extra_patterns: x: ",
+        "line 16: redaction.extra_patterns: y: ",
+        "line 17: tests.1: self-test failed: 'wc a': deny expected, got allow",
+    ):
+        assert expected in told
+    assert told.count("\n") == 8, (
+        "the tests of cat and ls may fail only because of what is wrong with their rules"
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[commands]\nallow = 'ls'\n[rules.ls]\nwrites = true\n[[tests]]\ncommand = 'ls'\nexpect = 'allow'",
+        "[commands]\nallow = ['ls']\n[options]\nx = 5\n[rules.ls]\nallow_options = ['@x']\nrequire_options = ['-a']",
+        "[commands]\nallow = ['ls']\n[profile.p]\nalow = ['cat']\n[profile.p.rules.cat]\nwrites = true",
+        "[commands]\nallow = ['ls']\n[rules.ls]\nallow_options = [5]\nrequire_options = ['-a']",
+        "[commands]\nallow = ['ls']\n[[tests]]\ncommand = 'ls'",
+    ],
+)
+def test_nothing_is_told_that_is_only_so_because_of_another_fault(text: str) -> None:
+    assert len(faults(text)) == 1
 
 
 def test_all_faults_of_meaning_are_told_at_once() -> None:
