@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable
 from typing import NamedTuple
 
+from broker import private_folder
 from broker.audit_chain import Chain, Rotation
 from broker.audit_file import TrailFaultError, TrailFile, Warn, failure_text
 from broker.audit_mirror import Mirror
@@ -77,13 +78,13 @@ class Trail:
         """Open the trail at an absolute path, continue its chain, and close what dead brokers left open.
 
         A file is rotated before it grows beyond `max_bytes` (None: never), and `keep` rotated ones stay.
-        `create_folder` makes the folder (0700). Raises StartupError when the trail is unfit or does not
-        verify.
+        `create_folder` makes the folder (0700). Raises StartupError when the trail is unfit, does not verify,
+        or could be replaced by others.
         """
         session = session_name()
         try:
             if create_folder:
-                os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+                private_folder.make(os.path.dirname(path))
             chain = Chain(_open_file(path), session, Rotation(max_bytes, keep), warn)
             chain.policy_sha256 = policy_sha256
             _start(chain, mirror)
@@ -262,6 +263,8 @@ def _start(chain: Chain, mirror: str | None) -> None:
 
 
 def _open_file(path: str) -> TrailFile:
+    if problem := private_folder.problem(os.path.dirname(path)):
+        raise TrailFaultError(problem)
     try:
         return TrailFile.open(path, create=not rotated_files(path))
     except FileNotFoundError:

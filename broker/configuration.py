@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from broker import policy_file
+from broker import policy_file, private_folder
 from broker.digest import sha256_hex
 from broker.refusal import StartupError
 from broker.schema import PolicyFile
@@ -109,26 +109,28 @@ def _read(path: str) -> bytes:
     try:
         # O_NONBLOCK: a fifo in the place of the file must not wait for a writer
         with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-            _check_owner(path, os.fstat(file.fileno()))
-            raw = file.read(POLICY_LIMIT_BYTES + 1)
+            problem = _unfit(path, os.fstat(file.fileno()))
+            raw = b"" if problem else file.read(POLICY_LIMIT_BYTES + 1)
     except OSError as error:
         raise StartupError(f"policy {path}: {error.strerror}") from None
+    if problem:
+        raise StartupError(f"policy {path}: {problem}")
     if len(raw) > POLICY_LIMIT_BYTES:
         raise StartupError(f"policy {path}: longer than {POLICY_LIMIT_BYTES} bytes")
     return raw
 
 
-def _check_owner(path: str, status: os.stat_result) -> None:
+def _unfit(path: str, status: os.stat_result) -> str:
+    """Return what makes a file one that others could have written, "" if nothing does."""
     if not stat.S_ISREG(status.st_mode):
-        raise StartupError(f"policy {path}: not a regular file")
+        return "not a regular file"
     if status.st_mode & stat.S_IWOTH:
-        raise StartupError(f"policy {path}: everybody may write it; take that away with: chmod o-w {path}")
+        return f"everybody may write it; take that away with: chmod o-w {path}"
     if status.st_mode & stat.S_IWGRP and status.st_gid not in (0, os.getegid()):
-        raise StartupError(
-            f"policy {path}: group {status.st_gid} may write it; take that away with: chmod g-w {path}"
-        )
+        return f"group {status.st_gid} may write it; take that away with: chmod g-w {path}"
     if status.st_uid not in (0, os.geteuid()):
-        raise StartupError(f"policy {path}: owned by user {status.st_uid}, neither root nor you")
+        return f"owned by user {status.st_uid}, neither root nor you"
+    return ""
 
 
 def check_trust(
@@ -177,11 +179,16 @@ def trust_line(policy: FoundPolicy) -> str:
 
 
 def trusted(environ: Mapping[str, str]) -> frozenset[str]:
-    """Return the approvals on record."""
+    """Return the approvals on record. Raises StartupError if others could have written, or can replace, them."""
+    path = trust_path(environ)
     try:
-        with open(trust_path(environ), encoding="utf-8") as file:
-            return frozenset(line.rstrip("\n") for line in file)
+        with open(path, encoding="utf-8") as file:
+            problem = _unfit(path, os.fstat(file.fileno())) or private_folder.problem(os.path.dirname(path))
+            approvals = frozenset(line.rstrip("\n") for line in file)
     except FileNotFoundError:
         return frozenset()
     except (OSError, UnicodeDecodeError) as error:
-        raise StartupError(f"{trust_path(environ)}: cannot be read: {error}") from None
+        raise StartupError(f"approvals {path}: cannot be read: {error}") from None
+    if problem:
+        raise StartupError(f"approvals {path}: {problem}")
+    return approvals

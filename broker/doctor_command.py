@@ -6,12 +6,13 @@ functions that a start uses. Exit status 0: a server can start here; 1: it canno
 
 import os
 import sys
+from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Any, NamedTuple
 
 import msgspec
 
-from broker import configuration, doctor, startup
+from broker import configuration, doctor, private_folder, startup
 from broker.arguments import operator_parser
 from broker.configuration import NAME, Settings
 from broker.doctor import Finding
@@ -38,7 +39,7 @@ def main(arguments: list[str]) -> int:
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args(arguments)
-    found, place = doctor.findings(), _place()
+    found, place = doctor.findings(), place_of(os.environ)
     if options.json:
         print(msgspec.json.encode(_report(found, place)).decode())
     else:
@@ -46,10 +47,11 @@ def main(arguments: list[str]) -> int:
     return 0 if _can_start(found, place) else 1
 
 
-def _place() -> Place:
+def place_of(environ: Mapping[str, str]) -> Place:
+    """Return what a start with this environment would use."""
     policy, mode, jail, trail = None, "required", None, None
     try:
-        settings = configuration.read(os.environ)
+        settings = configuration.read(environ)
         policy, mode = settings.found.path, settings.file.containment.mode
         opened = startup.open_jail(settings.file, settings.environ)
         jail = opened.root
@@ -72,6 +74,8 @@ def _try(settings: Settings, trail: str) -> None:
     folder = os.path.dirname(trail)
     if not is_default and not os.path.isdir(folder):
         raise StartupError(f"audit log {trail}: folder {folder} does not exist")
+    if os.path.isdir(folder) and (problem := private_folder.problem(folder)):
+        raise StartupError(f"audit log {trail}: {problem}")
 
 
 def _can_start(found: tuple[Finding, ...], place: Place) -> bool:

@@ -6,22 +6,28 @@ written, and is written whole or not at all; nothing is asked.
 
 import argparse
 import contextlib
+import itertools
 import os
+import shlex
 import sys
 from typing import Any
 
 import msgspec
 
-from broker import configuration, policy_profiles
+from broker import configuration, policy_profiles, private_folder
 from broker.arguments import operator_parser
 from broker.refusal import StartupError
 
 CLIENTS = {
-    "claude": ("claude_desktop_config.json (Claude Desktop) or .mcp.json (Claude Code)", "mcpServers"),
-    "cursor": (".cursor/mcp.json", "mcpServers"),
-    "vscode": (".vscode/mcp.json", "servers"),
+    "claude": ("claude_desktop_config.json (Claude Desktop)", "mcpServers"),
+    "cursor": ("~/.cursor/mcp.json", "mcpServers"),
+    "vscode": ("your user's mcp.json (command `MCP: Open User Configuration`)", "servers"),
 }
-"""Client → where its configuration stands, and the key that holds the servers."""
+"""Client → where its configuration stands outside of every project, and the key that holds the servers.
+
+A file in the project would lie in the jail, and say which command the client starts outside of it.
+"""
+SERVER = "hardened-terminal"
 
 
 def main(arguments: list[str]) -> int:
@@ -32,15 +38,17 @@ def main(arguments: list[str]) -> int:
     if options.client and (options.profile or options.force):
         parser.error(f"--client only prints; write the policy first: {_without_client(arguments)}")
     if options.client:
-        path = options.output or os.environ.get("HTMCP_POLICY_FILE") or path
-        print(f"# for {CLIENTS[options.client][0]}; the jail is this folder", file=sys.stderr)
-        for line in _doubts(os.path.realpath(path)):
-            print(f"# {line}", file=sys.stderr)
-        print(_snippet(options.client, os.path.abspath(path)))
+        chosen = options.output or os.environ.get("HTMCP_POLICY_FILE")
+        _print_client(options.client, os.path.abspath(chosen or path), chosen=bool(chosen))
         return 0
     named = os.environ.get("HTMCP_POLICY_FILE", path)
     if os.path.realpath(named) != os.path.realpath(path):
         print(f"note: HTMCP_POLICY_FILE names {named}, which is another policy than {path}", file=sys.stderr)
+    if options.output and _is_beneath(path, os.environ.get("HTMCP_JAIL_ROOT") or os.getcwd()):
+        print(
+            f"note: {path} lies in this folder; in a jail no policy may lie that grants writes: keep it elsewhere",
+            file=sys.stderr,
+        )
     if options.profile and not options.force and os.path.exists(path):
         return _add(path, options.profile)
     raw = configuration.read_policy(configuration.shipped_policy_path()).raw
@@ -123,7 +131,7 @@ def _parser() -> argparse.ArgumentParser:
         help="where to write it, or which one --client names (default: the user's policy)",
     )
     parser.add_argument(
-        "--force", action="store_true", help="write it anew; one that is there is kept as FILE.bak"
+        "--force", action="store_true", help="write it anew; one that is there is kept as FILE.bak, .bak1, …"
     )
     parser.add_argument(
         "--client",
@@ -135,18 +143,30 @@ def _parser() -> argparse.ArgumentParser:
 
 def _write(path: str, text: bytes, *, force: bool) -> None:
     try:
-        os.makedirs(os.path.dirname(os.path.abspath(path)), mode=0o700, exist_ok=True)
+        private_folder.make(os.path.dirname(os.path.abspath(path)))
         if force and os.path.exists(path):
-            os.replace(path, path + ".bak")
+            print(f"the old one is now {_set_aside(path)}")
         with open(path, "xb") as file:
             file.write(text)
         os.chmod(path, 0o600)
     except FileExistsError:
         raise StartupError(
-            f"{path}: there is a policy already; --profile NAME adds to it, --force writes it anew and keeps that one as .bak"
+            f"{path}: there is a policy already; --profile NAME adds to it, --force writes it anew and keeps that one beside it"
         ) from None
     except OSError as error:
         raise StartupError(f"{path}: {error.strerror}") from None
+
+
+def _set_aside(path: str) -> str:
+    """Give the file at `path` a name beside it that nothing has, and return that. Raises OSError."""
+    names = (f"{path}.bak{number or ''}" for number in itertools.count())
+    free = next(name for name in names if not os.path.lexists(name))
+    os.rename(path, free)
+    return free
+
+
+def _is_beneath(path: str, folder: str) -> bool:
+    return os.path.realpath(path).startswith(os.path.join(os.path.realpath(folder), ""))
 
 
 def _command() -> str:
@@ -154,24 +174,41 @@ def _command() -> str:
     return beside_python if os.path.exists(beside_python) else os.path.abspath(sys.argv[0])
 
 
-def _snippet(client: str, policy: str) -> str:
+def _print_client(client: str, policy: str, *, chosen: bool) -> None:
+    """Print the snippet on stdout, and on stderr where it belongs and what would keep it from working."""
     environment = {"HTMCP_JAIL_ROOT": os.getcwd(), "HTMCP_POLICY_FILE": policy}
+    if log := os.environ.get("HTMCP_AUDIT_LOG"):
+        environment["HTMCP_AUDIT_LOG"] = os.path.abspath(log)
     server: dict[str, Any] = {"command": _command(), "args": [], "env": environment}
+    place, key = CLIENTS[client]
+    notes = [f"for {place}; the jail is this folder"]
     if client == "vscode":
         server = {"type": "stdio", **server}
-    snippet = {CLIENTS[client][1]: {"hardened-terminal": server}}
-    return msgspec.json.format(msgspec.json.encode(snippet), indent=2).decode()
+    if client == "claude":
+        one_line = shlex.quote(msgspec.json.encode(server).decode())
+        notes.append(f"Claude Code, in this folder: claude mcp add-json {SERVER} {one_line}")
+    if not chosen and os.path.lexists("policy.toml"):
+        notes.append(
+            f"run and doctor look at ./policy.toml first, this names {policy}; --output policy.toml names the other"
+        )
+    for note in [*notes, *_doubts(environment)]:
+        print(f"# {note}", file=sys.stderr)
+    snippet = {key: {SERVER: server}}
+    print(msgspec.json.format(msgspec.json.encode(snippet), indent=2).decode())
 
 
-def _doubts(policy: str) -> list[str]:
-    """Return what keeps a server with this snippet from starting, as far as it can be told from here."""
-    doubts = []
+def _doubts(environment: dict[str, str]) -> list[str]:
+    """Return what keeps a server with this snippet from starting."""
+    from broker.doctor_command import place_of
+
+    policy = environment["HTMCP_POLICY_FILE"]
     if not os.path.exists(policy):
-        doubts.append(f"{policy} does not exist yet: write it with {configuration.NAME} init")
+        return [f"{policy} does not exist yet: write it with {configuration.NAME} init"]
     jail = os.path.join(os.path.realpath(os.getcwd()), "")
-    if os.path.realpath(configuration.state_folder(os.environ)).startswith(jail):
-        doubts.append(f"{jail} holds your audit trail, so it can be no jail: go to the project's own folder")
-    return doubts
+    if "HTMCP_AUDIT_LOG" not in environment and _is_beneath(configuration.state_folder(os.environ), jail):
+        return [f"{jail} holds your audit trail, so it can be no jail: go to the project's own folder"]
+    problem = place_of({**os.environ, **environment}).problem
+    return [f"a server would not start with this: {problem}"] if problem else []
 
 
 def _next_steps(path: str, *, named: bool) -> str:
@@ -186,5 +223,5 @@ next:
   2. check it                         {configuration.NAME} check {path}
   3. try it in a project's folder     {prefix}{configuration.NAME} run "ls -l"
   4. print your client's snippet      {configuration.NAME} init --client claude{option}
-     (or cursor, vscode) in the folder that is to be the jail, and paste it into {CLIENTS["claude"][0]}
+     (or cursor, vscode) in the folder that is to be the jail, and paste it where that says
   5. see what was called              {configuration.NAME} audit show"""

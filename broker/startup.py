@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from broker import configuration, policy_file
+from broker import configuration, policy_file, private_folder
 from broker.audit import Trail
 from broker.configuration import FoundPolicy, Settings
 from broker.connection import Connection
@@ -122,7 +122,7 @@ def empty_home(environ: Mapping[str, str]) -> str:
     """Return the folder that commands get as HOME: empty, and no profile grants a write to it."""
     folder = os.path.join(configuration.state_folder(environ), "home")
     try:
-        os.makedirs(folder, mode=0o700, exist_ok=True)
+        private_folder.make(folder)
         if os.listdir(folder):
             raise StartupError(f"{folder}: must be empty; it is the HOME of every command")
     except OSError as error:

@@ -2,7 +2,7 @@
 
 import os
 
-from broker import configuration
+from broker import configuration, private_folder
 from broker.arguments import operator_parser
 from broker.configuration import FoundPolicy
 from broker.refusal import StartupError
@@ -29,8 +29,9 @@ def _approve(found: FoundPolicy) -> None:
     if configuration.trust_line(found) in configuration.trusted(os.environ):
         return
     try:
-        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-        with open(path, "a", encoding="utf-8") as file:
+        private_folder.make(os.path.dirname(path))
+        fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        with open(fd, "a", encoding="utf-8") as file:
             file.write(configuration.trust_line(found) + "\n")
     except OSError as error:
         raise StartupError(f"{path}: {error.strerror}") from None

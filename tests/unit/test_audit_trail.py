@@ -1,6 +1,7 @@
 """What the audit trail holds about a call, and what it never holds."""
 
 import json
+import os
 import re
 import stat
 from hashlib import sha256
@@ -175,6 +176,36 @@ def test_a_trail_is_only_readable_for_its_owner(tmp_path: Path) -> None:
 def test_a_folder_that_is_missing_is_not_made_for_a_named_trail(tmp_path: Path) -> None:
     with pytest.raises(StartupError, match="does not exist"):
         open_trail(tmp_path / "missing" / "audit.jsonl")
+
+
+@pytest.mark.parametrize("mask", [0o000, 0o022, 0o077])
+def test_each_folder_that_is_made_is_for_its_owner_alone(tmp_path: Path, mask: int) -> None:
+    before = os.umask(mask)
+    try:
+        open_trail(tmp_path / "state/own/audit.jsonl", create_folder=True).close()
+    finally:
+        os.umask(before)
+    for place in (tmp_path / "state", tmp_path / "state/own"):
+        assert place.stat().st_mode & 0o7777 == 0o700
+
+
+@pytest.mark.parametrize(("mode", "group"), [(0o777, None), (0o702, None), (0o770, 12_345), (0o2775, 12_345)])
+def test_a_trail_that_others_could_replace_is_refused(path: Path, mode: int, group: int | None) -> None:
+    if group is not None:
+        if os.geteuid() != 0:
+            pytest.skip("only root can give a folder to any group")
+        os.chown(path.parent, -1, group)
+    path.parent.chmod(mode)
+    with pytest.raises(StartupError, match="put another file in its place"):
+        open_trail(path)
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("mode", [0o700, 0o775, 0o755, 0o1777])
+def test_a_trail_in_a_folder_where_others_can_replace_nothing_is_used(path: Path, mode: int) -> None:
+    path.parent.chmod(mode)
+    open_trail(path).close()
+    assert path.exists()
 
 
 def test_brokers_that_share_a_trail_keep_one_chain(path: Path) -> None:

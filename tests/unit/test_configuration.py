@@ -2,11 +2,12 @@
 
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from broker import configuration, trust_command
+from broker import configuration, startup, trust_command
 from broker.configuration import FoundPolicy
 from broker.refusal import StartupError
 
@@ -137,3 +138,48 @@ def test_a_path_that_could_forge_an_approval_is_refused(environ: dict[str, str],
     (folder / "policy.toml").write_bytes(POLICY)
     with pytest.raises(StartupError, match="control characters"):
         trust_command.main([str(folder / "policy.toml")])
+
+
+@pytest.fixture(params=[0o000, 0o022, 0o077])
+def umask(request: pytest.FixtureRequest) -> Iterator[None]:
+    before = os.umask(request.param)
+    yield
+    os.umask(before)
+
+
+@pytest.mark.usefixtures("umask")
+def test_approvals_and_the_folders_above_them_are_for_their_owner_alone(environ: dict[str, str]) -> None:
+    Path("policy.toml").touch(0o600)
+    here()
+    assert trust_command.main([]) == 0
+    path = Path(configuration.trust_path(environ))
+    modes = [place.stat().st_mode & 0o7777 for place in (path, path.parent, path.parent.parent)]
+    assert modes == [0o600, 0o700, 0o700]
+
+
+@pytest.mark.usefixtures("umask")
+def test_the_folders_that_a_start_makes_are_for_their_owner_alone(environ: dict[str, str]) -> None:
+    folder = Path(startup.empty_home(environ))
+    made = [folder, *folder.parents[:4]]
+    assert [place.name for place in made] == ["home", configuration.NAME, "state", ".local", "home"]
+    assert [oct(place.stat().st_mode) for place in made] == ["0o40700"] * 5
+
+
+@pytest.mark.parametrize("mode", [0o666, 0o602])
+def test_approvals_that_everybody_may_write_are_no_approvals(environ: dict[str, str], mode: int) -> None:
+    here()
+    trust_command.main([])
+    os.chmod(configuration.trust_path(environ), mode)
+    with pytest.raises(StartupError, match=r"approvals .*everybody may write it"):
+        configuration.check_trust(here(), environ, in_jail=True, jail_is_writable=False)
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o703])
+def test_approvals_in_a_folder_that_everybody_may_write_are_no_approvals(
+    environ: dict[str, str], mode: int
+) -> None:
+    here()
+    trust_command.main([])
+    os.chmod(configuration.config_folder(environ), mode)
+    with pytest.raises(StartupError, match=r"approvals .*in its place"):
+        configuration.check_trust(here(), environ, in_jail=True, jail_is_writable=False)

@@ -215,6 +215,7 @@ NO_ROW_OF_ITS_OWN = (
     "redaction.extra_patterns",
     "commands need an empty HOME",
     ": cannot be read: ",
+    "approvals ",
 )
 """Parts of start-up messages that name their own remedy, so that no row of the table repeats it."""
 
