@@ -61,13 +61,20 @@ def test_the_layers_come_on_in_the_order_that_is_told(place: Place) -> None:
     runs = next(
         place for place, (who, name, _) in enumerate(lines) if who == process and name == "execve-returned"
     )
-    waited = lines[started + 1 : runs]
-    limited = [who for who, name, rest in waited if name == "prlimit64" and rest.startswith(f"{process},")]
-    assert limited, "the limits are set while the program waits in its exec"
-    (warden,) = set(limited)
-    assert warden not in (thread, process)
-    assert any(who == warden and "SECCOMP_IOCTL_NOTIF_SEND" in rest for who, _, rest in waited)
-    assert not any(f"prlimit64({process}," in f"{name}({rest}" for _, name, rest in lines[runs:])
+    let_through = next(
+        place
+        for place, (_, _, rest) in enumerate(lines)
+        if started < place < runs and "SECCOMP_IOCTL_NOTIF_SEND" in rest
+    )
+    limited = [
+        (place, who)
+        for place, (who, name, rest) in enumerate(lines)
+        if name == "prlimit64" and rest.startswith(f"{process},")
+    ]
+    assert limited
+    assert all(started < place < let_through for place, _ in limited), "while the program waits in its exec"
+    assert {who for _, who in limited} == {lines[let_through][0]}, "by the warden, which then lets it through"
+    assert not {who for _, who in limited} & {thread, process}
 
 
 def test_the_order_that_is_told_has_these_steps() -> None:
