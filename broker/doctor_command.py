@@ -12,21 +12,26 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from broker import configuration, doctor, private_folder, startup
-from broker.arguments import operator_parser
+from broker import configuration, doctor, policy_check, private_folder, startup
+from broker.arguments import folded, operator_parser
+from broker.audit_show import style_of
 from broker.configuration import NAME, Settings
 from broker.doctor import Finding
 from broker.refusal import StartupError
 
+_TEXT_AT = 9
+"""Characters that a finding's word takes."""
+
 
 class Place(NamedTuple):
-    """What a start here would use, as far as it gets; `problem` is what stops it."""
+    """What a start here would use, as far as it gets; `problem` is what stops it, `warnings` do not."""
 
     policy: str | None
     mode: str
     jail: str | None
     trail: str | None
     problem: str | None
+    warnings: tuple[str, ...] = ()
 
 
 def main(arguments: list[str]) -> int:
@@ -43,7 +48,8 @@ def main(arguments: list[str]) -> int:
     if options.json:
         print(msgspec.json.encode(_report(found, place)).decode())
     else:
-        print("\n".join(_lines(found, place)))
+        width = style_of(sys.stdout).width
+        print("\n".join(folded(line, width, _TEXT_AT) for line in _lines(found, place)))
     return 0 if _can_start(found, place) else 1
 
 
@@ -59,7 +65,8 @@ def place_of(environ: Mapping[str, str]) -> Place:
         _try(settings, trail)
     except StartupError as error:
         return Place(policy, mode, jail, trail, str(error))
-    return Place(policy, mode, jail, trail, None)
+    warnings = tuple(warned.text for warned in policy_check.exposed(settings.file, opened.real))
+    return Place(policy, mode, jail, trail, None, warnings)
 
 
 def _try(settings: Settings, trail: str) -> None:
@@ -108,6 +115,7 @@ def _lines(found: tuple[Finding, ...], place: Place) -> list[str]:
         f"jail     {place.jail or '-'}",
         f"trail    {place.trail or '-'}",
         *([f"problem  {place.problem}"] if place.problem else []),
+        *(f"warning  {text}" for text in place.warnings),
         "",
         "next:",
         *(f"  {step}" for step in _next(found, place)),
@@ -122,10 +130,12 @@ def _next(found: tuple[Finding, ...], place: Place) -> list[str]:
             steps.append(
                 'or accept less: [containment] mode = "best-effort" in the policy starts without them'
             )
-    if place.policy is None:
+    problem = place.problem or ""
+    if problem.startswith("no policy: "):
         steps.append(f"write a policy: {NAME} init (or name one with HTMCP_POLICY_FILE)")
-    elif place.problem:
-        steps.append(f"mend the problem above; {NAME} check shows all that is wrong with the policy")
+    elif problem:
+        of_policy = f"; {NAME} check shows all that is wrong with the policy" if place.policy else ""
+        steps.append(f"mend the problem above{of_policy}")
     if steps:
         return steps
     return [

@@ -104,15 +104,22 @@ class Policy:
         raise denied(f"{shown(name)} is not on the allow list", "[commands] allow", instead)
 
     def _names(self, untrusted_name: str) -> str:
-        """Return which programs are allowed, those first that `untrusted_name` was perhaps meant to be."""
-        from broker.nearest import nearest  # no command that is allowed pays for it
+        """Return what `untrusted_name` was perhaps meant to be, who can add it, and where the allowed ones are named."""
+        from broker.nearest import nearest, profile_of  # no command that is allowed pays for it
 
+        profile = "" if untrusted_name in self._allowed else profile_of(untrusted_name)
+        added = f"ready-made entries: init --profile {profile}; " if profile else ""
         near = nearest(untrusted_name, self.programs)
-        rest = " ".join(name for name in self.programs if name not in near)
         if len(self.programs) <= FEW:
-            return "allowed: " + " ".join([*near, rest])
-        meant = f"meant, perhaps: {' '.join(near)}; " if near else ""
-        return f"{meant}{len(self.programs)} programs are allowed, the tool's description names them: {rest}"
+            rest = [name for name in self.programs if name not in near]
+            return (
+                f"{added}allowed: {' '.join([*near, *rest])}"
+                if rest or near
+                else f"{added}no program is allowed"
+            )
+        meant = f"meant, perhaps: {' '.join(near)}; " if near and not profile else ""
+        count = len(self.programs)
+        return f"{added}{meant}the tool's description, which check --describe prints, names all {count} that are allowed"
 
     def entry(self, name: str) -> Entry:
         """Return the compiled rule of a listed program; one without a rule may have any arguments beneath the jail."""

@@ -1,5 +1,6 @@
 """`check` and `init` as an operator meets them: what they print, and what they leave on disk."""
 
+import json
 import os
 from pathlib import Path
 
@@ -130,6 +131,67 @@ def test_force_writes_the_policy_anew_with_its_profiles_and_keeps_the_old_one(
     assert b"folders" not in own.read_bytes()
     assert b"[profile.make]" in own.read_bytes()
     assert own.with_suffix(".toml.bak").read_bytes() == before
+
+
+def test_force_never_writes_over_what_an_earlier_one_kept(place: Place, own: Path) -> None:
+    first = own.read_bytes()
+    assert run_cli(place, "init", "--force").status == 0
+    own.write_text("# the second one\n")
+    ended = run_cli(place, "init", "--force")
+    assert own.with_suffix(".toml.bak").read_bytes() == first
+    assert own.with_suffix(".toml.bak1").read_text() == "# the second one\n"
+    assert f"{own}.bak1" in ended.stdout
+
+
+def test_a_policy_that_init_writes_into_the_jail_is_noted(place: Place) -> None:
+    ended = run_cli(place, "init", "--output", "p.toml", cwd=place.jail, HTMCP_POLICY_FILE=None)
+    assert ended.status == 0
+    assert "note: p.toml lies in this folder; in a jail no policy may lie that grants writes" in ended.stderr
+    outside = run_cli(place, "init", "--output", str(place.folder / "p.toml"), HTMCP_POLICY_FILE=None)
+    assert outside.stderr == ""
+
+
+def test_what_a_client_is_given_names_the_trail_that_is_set_and_the_policy_that_run_would_use_instead(
+    place: Place, own: Path
+) -> None:
+    (place.jail / "policy.toml").write_bytes(own.read_bytes())
+    ended = run_cli(place, "init", "--client", "cursor", cwd=place.jail, HTMCP_POLICY_FILE=None)
+    (server,) = json.loads(ended.stdout)["mcpServers"].values()
+    assert server["env"]["HTMCP_POLICY_FILE"] == str(own)
+    assert server["env"]["HTMCP_AUDIT_LOG"] == str(place.trail)
+    assert (
+        f"# run and doctor look at ./policy.toml first, this names {own}; --output policy.toml"
+        in ended.stderr
+    )
+    other = run_cli(
+        place, "init", "--client", "cursor", "--output", "policy.toml", cwd=place.jail, HTMCP_POLICY_FILE=None
+    )
+    assert "a server would not start with this: policy " in other.stderr
+    assert "move it outside the jail" in other.stderr
+
+
+def test_doctor_does_not_advise_a_new_policy_where_one_only_has_the_wrong_mode(place: Place) -> None:
+    place.policy.chmod(0o666)
+    ended = run_cli(place, "doctor")
+    assert ended.status == 1
+    assert "everybody may write it" in ended.stdout
+    assert "hardened-terminal-mcp init" not in ended.stdout
+    none = run_cli(place, "doctor", cwd=place.jail, HTMCP_POLICY_FILE=None)
+    assert "write a policy: hardened-terminal-mcp init" in none.stdout
+
+
+def test_doctor_warns_of_a_clients_configuration_that_a_command_may_write(place: Place) -> None:
+    assert "warning" not in run_cli(place, "doctor").stdout
+    (place.jail / ".mcp.json").write_text("{}")
+    ended = run_cli(place, "doctor")
+    assert ended.status == 0
+    assert "warning  entries with `writes` may change .mcp.json: " in ended.stdout
+
+
+def test_what_doctor_says_fits_the_columns_that_there_are(place: Place) -> None:
+    ended = run_cli(place, "doctor", COLUMNS="60", HTMCP_JAIL_ROOT=str(place.folder / "missing"))
+    longest = max(ended.stdout.split(), key=len)
+    assert max(map(len, ended.stdout.splitlines())) <= max(60, len(longest) + 9)
 
 
 @pytest.mark.parametrize("option", [["--profile", "make"], ["--force"]])

@@ -3,15 +3,17 @@
 import subprocess
 import sys
 import time
+import tomllib
 from pathlib import Path
 
 import pytest
 
-from broker.nearest import nearest
-from broker.refusal import REASON_CHARACTERS
+from broker import policy_profiles
+from broker.nearest import nearest, profile_of
 from tests.support.gate import DEFAULT_POLICY, policy_over, refusal
 
 SHIPPED = DEFAULT_POLICY.read_bytes()
+COUNT = len(tomllib.loads(SHIPPED.decode())["commands"]["allow"])
 
 
 @pytest.mark.parametrize(
@@ -21,19 +23,44 @@ SHIPPED = DEFAULT_POLICY.read_bytes()
 def test_a_refusal_names_the_nearest_program_first(tmp_path: Path, typed: str, meant: str) -> None:
     reason = refusal(policy_over(tmp_path, SHIPPED), typed)
     assert f"meant, perhaps: {meant}" in reason
-    assert "programs are allowed, the tool's description names them: " in reason
-    assert len(reason) <= REASON_CHARACTERS
+    assert reason.endswith(
+        f"the tool's description, which check --describe prints, names all {COUNT} that are allowed"
+    )
+    assert len(reason) < 220
 
 
 def test_a_refusal_says_where_the_programs_stand_where_none_is_near(tmp_path: Path) -> None:
     reason = refusal(policy_over(tmp_path, SHIPPED), "qqqqqqqq")
     assert "perhaps" not in reason
-    assert "the tool's description names them" in reason
+    assert reason.endswith(
+        f"the tool's description, which check --describe prints, names all {COUNT} that are allowed"
+    )
 
 
 def test_of_few_programs_a_refusal_names_all_the_nearest_first(tmp_path: Path) -> None:
     few = policy_over(tmp_path, "[commands]\nallow = ['ls', 'cat', 'git']")
     assert refusal(few, "gitt").endswith("; allowed: git ls cat")
+
+
+@pytest.mark.parametrize("name", policy_profiles.profile_names())
+def test_a_refusal_names_the_profile_that_has_entries_for_the_program(tmp_path: Path, name: str) -> None:
+    shipped = policy_over(tmp_path, SHIPPED)
+    raw = (Path(policy_profiles.FOLDER) / f"{name}.toml").read_text(encoding="utf-8")
+    allowed = tomllib.loads(raw)["profile"][name]["allow"]
+    assert allowed
+    for program in allowed:
+        assert profile_of(program) == name
+        if program not in shipped.programs:
+            assert f"ready-made entries: init --profile {name}; " in refusal(shipped, f"{program} test")
+
+
+def test_a_refused_commit_names_the_profile_that_commits(tmp_path: Path) -> None:
+    assert "init --profile git-write" in refusal(policy_over(tmp_path, SHIPPED), "git commit -m x")
+
+
+def test_a_refusal_of_a_policy_that_allows_nothing_says_so(tmp_path: Path) -> None:
+    nothing = policy_over(tmp_path, "[commands]\ndeny = ['rm']")
+    assert refusal(nothing, "ls").endswith("; no program is allowed")
 
 
 def test_a_refusal_names_the_nearest_subcommand_first(tmp_path: Path) -> None:
