@@ -171,7 +171,10 @@ def test_the_cluster_would_take_the_manifest() -> None:
     yaml = pytest.importorskip("yaml")
     manifest = yaml.safe_load(shown("yaml", "apiVersion").text)
     validate.validate(manifest, desired_version="1.30", strict=True)
-    containers = {each["name"]: each for each in manifest["spec"]["template"]["spec"]["containers"]}
+    pod = manifest["spec"]["template"]["spec"]
+    containers = {each["name"]: each for each in pod["containers"]}
+    runs_as = containers["htmcp"]["securityContext"]["runAsGroup"]
+    assert runs_as == pod["securityContext"]["fsGroup"], "a folder of another group is no place for a trail"
     mounts = {mount["mountPath"] for mount in containers["htmcp"]["volumeMounts"]}
     environment = dict(pair.split("=") for pair in image_environment())
     assert environment["HTMCP_JAIL_ROOT"] in mounts
