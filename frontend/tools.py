@@ -127,7 +127,7 @@ def instructions(programs: tuple[str, ...]) -> str:
         f"tree (the jail). Programs that may be called: {listed(programs)}. Quoting works as in a POSIX shell; pipes, "
         "redirection, variables, command substitution and chaining do not exist and are refused. Call "
         "explain_command first when you are not sure that a command is allowed. A refusal is a normal answer: "
-        f"policy_reason says what to change. The full policy is the resource {POLICY_URI}."
+        f"policy_reason says what to change. The resource {POLICY_URI} says in short which options and paths each program takes."
     )
 
 
