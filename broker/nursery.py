@@ -158,10 +158,11 @@ class Nursery:
             seat = self._seats.pop() if self._seats else None
             if seat is None:
                 self._tasks.append(task)
-                self._coming += 1
-        if seat is None:
+            missing = len(self._tasks) > self._coming  # else one that is on its way takes it
+            self._coming += missing
+        if missing:
             self._orders.put(self._add_thread)
-        else:
+        if seat is not None:
             seat.call(task)
 
     def refill(self) -> None:
