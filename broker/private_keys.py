@@ -13,7 +13,8 @@ NAME = "private_key"
 LINES_NAME = "private_key_lines"
 BODY_BYTES = 32 * 1024
 NEAR_BYTES = 512
-RANDOM_BITS = 4.9  # 64 characters of base64 have 5.3 +- 0.1 by chance, and below 5 if they encode text
+RANDOM_BITS = (5.0, 4.9)
+"""Of four or more lines of 64 characters on average, and of fewer: 5.3 by chance, 4.8 where base64 encodes text."""
 _PUBLIC = (  # how base64 begins that encodes ASN.1, PGP, images, archives, documents, fonts, programs
     *(
         "MI",
@@ -46,7 +47,6 @@ _PUBLIC = (  # how base64 begins that encodes ASN.1, PGP, images, archives, docu
     ),
     *("AGFzb", "gASV", "LS0tLS1CRUdJTiBD"),
 )
-_FULL = Expression(r"(?:[0-9]{1,4}[:\-\t ])?[ \t]*[A-Za-z0-9+/]{64}\r?\n")
 _BLANK = r"(?:[ +]|%20)"
 _KIND = rf"(?:[A-Z0-9]+{_BLANK})*PRIVATE{_BLANK}KEY(?:{_BLANK}BLOCK)?"
 _EDGE = Expression(rf"-{{4,5}} ?(?:BEGIN|END){_BLANK}{_KIND} ?-{{4,5}}")
@@ -183,9 +183,9 @@ def _headless(data: bytes, end: int, floor: int) -> int | None:
 
 
 def is_alone(data: bytes, start: int, stop: int) -> bool:
-    """Are these lines of base64 a whole run of such lines, and no part of something public, such as a certificate?"""
+    """Are these lines of base64 no part of something public, such as a certificate?"""
     before, after = data[max(0, start - NEAR_BYTES) : start], data[stop : stop + NEAR_BYTES]
-    if _FULL.here(before, before.rfind(b"\n", 0, -1) + 1, len(before)) or b"base64" in before.lower():
+    if b"base64" in before.lower():
         return False
     begin, end = before.rfind(b"BEGIN"), after.find(b"END")
     around = (
@@ -197,8 +197,9 @@ def is_alone(data: bytes, start: int, stop: int) -> bool:
 
 def is_body(value: str) -> bool:
     """Are these lines as random as those of a key, and not the beginning of something public or of a known format?"""
-    lines = [line.split()[-1][-64:] for line in value.splitlines()]
-    full = [line for line in lines if len(line) == 64]
-    return not lines[0].startswith(_PUBLIC) and all(
-        classes(line) == 3 and entropy_bits(line) > RANDOM_BITS for line in full
+    lines = [line.split()[-1] for line in value.splitlines()]
+    full = [line[-64:] for line in lines if len(line) >= 64]
+    random = sum(map(entropy_bits, full)) > RANDOM_BITS[len(full) < 4] * len(full) and all(
+        classes(line) == 3 for line in full
     )
+    return random and not lines[0].startswith(_PUBLIC)
