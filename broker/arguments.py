@@ -34,6 +34,8 @@ RUN_EXAMPLES = f"""examples:
   hardened-terminal-mcp run --cwd src 'grep -rn "def main" .'
   hardened-terminal-mcp run --json "git status --short"
 
+What the command prints is shown when it has ended, not as it comes: until then nothing is seen.
+
 {EXIT_STATUSES}"""
 
 EXPLAIN_EXAMPLES = """examples:

@@ -68,9 +68,21 @@ def serve_fd(fd: int) -> int:
 def serve_stdio() -> int:
     """Serve our own stdin and stdout, moved away from 0 and 1 so that no command can inherit them."""
     kernel.forbid_inspection()
+    for fd, name in ((0, "stdin"), (1, "stdout")):
+        _check_stream(fd, name)
     read_fd, write_fd = os.dup(0), os.dup(1)
     frontend_process.release_streams()
     return _service(configuration.read(os.environ), read_fd, write_fd).serve() or 0
+
+
+def _check_stream(fd: int, name: str) -> None:
+    """Raise StartupError for what cannot be waited for: epoll(7) takes no regular file and no /dev/null."""
+    try:
+        mode = os.fstat(fd).st_mode
+    except OSError as error:
+        raise StartupError(f"--stdio: {name}: {error.strerror}") from None
+    if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
+        raise StartupError(f"--stdio: {name} must be a pipe or a socket, such as ssh gives it")
 
 
 def serve_remote(argv: tuple[str, ...], command: str) -> int:

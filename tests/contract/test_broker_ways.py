@@ -90,6 +90,25 @@ def test_standard_input_and_output_carry_the_protocol(place: Place) -> None:
     assert (ended.returncode, ended.stderr) == (0, b"")
 
 
+@pytest.mark.parametrize("closed", ["stdin", "stdout"])
+@pytest.mark.parametrize("kind", ["/dev/null", "file"])
+def test_a_stream_that_cannot_be_waited_for_is_said_in_one_line(place: Place, closed: str, kind: str) -> None:
+    path = kind if kind.startswith("/") else place.folder / "a file"
+    with open(path, "w+b") as stream:
+        streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, closed: stream}
+        ended = subprocess.run(
+            [BROKER, "--stdio"],
+            **streams,
+            stderr=subprocess.PIPE,
+            env=place.environment(),
+            timeout=BOUND_S,
+            check=False,
+        )
+    said = f"--stdio: {closed} must be a pipe or a socket"
+    assert (ended.returncode, ended.stderr.count(b"\n")) == (78, 1), ended.stderr
+    assert said.encode() in ended.stderr
+
+
 def test_a_violation_on_standard_input_has_its_own_status(place: Place) -> None:
     ended = broker(place, "--stdio", untrusted=b"GET / HTTP/1.1\r\n\r\n")
     assert ended.returncode == 76

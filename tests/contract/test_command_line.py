@@ -192,6 +192,7 @@ def test_version_and_help_need_no_configuration(place: Place) -> None:
         ended = run_cli(place, *arguments, HTMCP_POLICY_FILE=missing)
         assert (ended.status, ended.stderr) == (0, ""), arguments
         assert "usage" in ended.stdout.lower()
+        assert ("is shown when it has ended" in ended.stdout) == (arguments[0] == "run")
 
 
 @pytest.mark.parametrize(

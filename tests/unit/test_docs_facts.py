@@ -206,6 +206,7 @@ NO_ROW_OF_ITS_OWN = (
     "containment.run_as",
     "HOME is not set",
     "--fd",
+    "--stdio",
     "--force writes it anew",
     "'closed' or 'open' is expected",
     "are supported",
