@@ -50,3 +50,20 @@ def test_the_tests_of_the_default_policy_and_of_all_profiles_hold(tmp_path: Path
     policy = policy_over(tmp_path, raw)
     assert len(policy.file.tests) > 60
     assert policy.self_test() == []
+
+
+@pytest.mark.parametrize(
+    ("command", "expect"),
+    [
+        ("ls notes.md ./sub/../notes.md", "allow"),
+        ("ls .env", "deny"),
+        ("ls x/../.env.md", "allow"),
+        ("ls /x.md", "deny"),
+        ("not-installed-anywhere x .env", "deny"),
+        ("not-installed-anywhere x sub/../y", "allow"),
+    ],
+)
+def test_a_path_with_an_expression_can_be_tested(tmp_path: Path, command: str, expect: str) -> None:
+    (tmp_path / "notes.md").symlink_to(".env")
+    rules = "[rules.ls]\noperands = ['path&/.*\\.md/']\n[rules.not-installed-anywhere]\noperands = ['path&!/\\.env/']\n"
+    assert failures(tmp_path, f"{rules}[[tests]]\ncommand = '{command}'\nexpect = '{expect}'") == []
