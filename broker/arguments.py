@@ -7,8 +7,8 @@ one: `main` imports this only for what it does not know at sight.
 import argparse
 
 EXIT_STATUSES = """exit status of run: the command's own; 124 timeout, 125 another failure of ours, 126 refused,
-128+N killed by signal N, 130 interrupted. Of everything: 2 wrong usage, 70 internal error, 76 a frontend broke the
-protocol, 78 configuration."""
+128+N killed by signal N, 130 interrupted. Of everything: 2 wrong usage, 70 internal error, 74 its output cannot be
+written, 76 a frontend broke the protocol, 78 configuration."""
 
 EXAMPLES = f"""examples:
   hardened-terminal-mcp run "git log --oneline -5"   run one command through broker and frontend

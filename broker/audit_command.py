@@ -9,13 +9,16 @@ import os
 import sys
 from collections.abc import Callable
 
+import msgspec
+
 from broker import configuration, policy_file
 from broker.arguments import operator_parser
 from broker.audit_file import TrailFaultError
-from broker.audit_reading import entries, named, sources_of
+from broker.audit_reading import check_form, entries, named, sources_of
 from broker.audit_record import GENESIS
 from broker.audit_selection import add_options, selection_of
 from broker.audit_verify import Verdict, verify
+from broker.main import OUTPUT_IS_FULL
 from broker.refusal import StartupError
 
 _FAILED = 1
@@ -41,13 +44,29 @@ def main(arguments: list[str], default_log: str | None = None) -> int:
     except KeyboardInterrupt:
         return 0
     except (OSError, TrailFaultError) as error:
-        if isinstance(error, BrokenPipeError):
-            raise
-        raise StartupError(f"audit log {options.log}: {_text(error)}") from None
+        if isinstance(error, BrokenPipeError) or (
+            isinstance(error, OSError) and error.filename is None and error.errno in OUTPUT_IS_FULL
+        ):
+            raise  # it is about what is printed
+        raise StartupError(f"{_what(error, options)}: {_text(error, options)}") from None
 
 
-def _text(error: Exception) -> str:
-    return (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
+def _what(error: Exception, options: argparse.Namespace) -> str:
+    """Return what the fault is about: a file of the trail, or the page that was to be written."""
+    named = isinstance(error, OSError) and error.filename
+    file = os.fsdecode(named) if named else options.log
+    return f"report {file}" if file == getattr(options, "html", None) else f"audit log {file}"
+
+
+def _text(error: Exception, options: argparse.Namespace) -> str:
+    if not isinstance(error, OSError):
+        return str(error)
+    text = error.strerror or str(error)
+    if isinstance(error, FileNotFoundError) and error.filename == options.log:
+        return f"{text}; the first server or `run` begins it, --log FILE names another"
+    if isinstance(error, PermissionError):
+        return f"{text}; only the user whose servers write it may read it"
+    return text
 
 
 def _configured_log() -> str:
@@ -110,6 +129,7 @@ def _add_verify(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
     parser.add_argument(
         "--head", type=_hash, metavar="HASH", help="a hash noted earlier, which must stand in the trail"
     )
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
 def _add_show(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -139,8 +159,10 @@ def _hash(text: str) -> str:
 def _verify(options: argparse.Namespace) -> int:
     sources = named(options.files) if options.files else sources_of(options.log)
     verdict = verify(sources, options.head)
-    for line in _verdict_lines(verdict):
-        print(line)
+    if options.json:
+        print(msgspec.json.encode({"sound": verdict.sound, **msgspec.to_builtins(verdict)}).decode())
+    else:
+        print("\n".join(_verdict_lines(verdict)))
     return 0 if verdict.sound else _FAILED
 
 
@@ -148,6 +170,7 @@ def _verdict_lines(verdict: Verdict) -> list[str]:
     said = []
     if verdict.fault is not None:
         said.append(f"BROKEN  {verdict.fault.file}, line {verdict.fault.line}: {verdict.fault.why}")
+        said.append("NEXT    keep a copy, then: hardened-terminal-mcp audit repair")
     records = f"records {verdict.first_seq} to {verdict.last_seq}" if verdict.records else "no records"
     said.append(
         f"{'OK    ' if verdict.sound else 'INTACT'}  {records}, {verdict.bytes:,} bytes, head {verdict.head}"
@@ -174,24 +197,28 @@ def _head_line(verdict: Verdict) -> str:
 def _show(options: argparse.Namespace) -> int:
     from broker.audit_show import show
 
+    check_form(options.log)
     selection = selection_of(options)
     show(options.log, selection, limit=options.number, following=options.follow, as_json=options.json)
     return 0
 
 
 def _stats(options: argparse.Namespace) -> int:
+    from broker.audit_show import style_of
     from broker.audit_stats import stats_lines
     from broker.audit_tally import Tally
 
+    check_form(options.log)
     selection, tally = selection_of(options), Tally()
     tally.add_all(entries(sources_of(options.log), selection.since), selection)
-    sys.stdout.write("\n".join(stats_lines(tally)) + "\n")
+    sys.stdout.write("\n".join(stats_lines(tally, style_of(sys.stdout).width)) + "\n")
     return 0
 
 
 def _report(options: argparse.Namespace) -> int:
     from broker.audit_report import write_report
 
+    check_form(options.log)
     written = write_report(options.log, selection_of(options), options.rows, options.html)
     print(f"{options.html}: {written:,} characters")
     return 0

@@ -18,19 +18,20 @@ body { margin: 0; background: var(--page); color: var(--ink); font: 15px/1.5 sys
 main { max-width: 1180px; margin: 0 auto; padding: 28px 20px 60px; }
 h1 { font-size: 24px; margin: 0 0 4px; }
 h2 { font-size: 16px; margin: 0 0 12px; }
-p { margin: 0; } .soft { color: var(--soft); } .mono { font-family: ui-monospace, monospace; font-size: 13px; }
+p { margin: 0; overflow-wrap: anywhere; }
+.soft { color: var(--soft); } .mono { font-family: ui-monospace, monospace; font-size: 13px; }
 section { background: var(--card); border: 1px solid var(--line); border-radius: 10px; padding: 18px 20px;
   margin-top: 18px; overflow-x: auto; }
 .tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(150px, 1fr)); gap: 14px; margin-top: 18px; }
 .tile { background: var(--card); border: 1px solid var(--line); border-radius: 10px; padding: 12px 16px; }
 .tile b { display: block; font-size: 26px; line-height: 1.2; font-variant-numeric: tabular-nums; }
-.pair { display: grid; grid-template-columns: repeat(auto-fit, minmax(440px, 1fr)); gap: 0 18px; }
+.pair { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(440px, 100%), 1fr)); gap: 0 18px; }
 svg { display: block; width: 100%; height: auto; }
 svg text { fill: var(--soft); font: 12px system-ui, sans-serif; }
 svg .name { fill: var(--ink); } svg .grid { stroke: var(--line); }
 .ran { fill: var(--ran); color: var(--ran); } .refused { fill: var(--refused); color: var(--refused); }
 .broke { fill: var(--broke); color: var(--broke); } .event { color: var(--accent); }
-.key { display: flex; gap: 18px; font-size: 13px; margin-bottom: 8px; }
+.key { display: flex; flex-wrap: wrap; gap: 0 18px; font-size: 13px; margin-bottom: 8px; }
 .key span::before { content: "■ "; }
 table { border-collapse: collapse; width: 100%; font-size: 13px; }
 th { text-align: left; vertical-align: bottom; color: var(--soft); font-weight: 600; white-space: nowrap; }
@@ -39,7 +40,7 @@ td.number, th.number { text-align: right; width: 1%; white-space: nowrap; font-v
 td.when, td.code { width: 1%; }
 td.when { white-space: nowrap; font-variant-numeric: tabular-nums; }
 td.code { white-space: nowrap; font-weight: 600; }
-td.text { overflow-wrap: anywhere; }
+td.text { overflow-wrap: anywhere; min-width: 14em; }
 .search { display: flex; flex-wrap: wrap; gap: 10px; align-items: center; margin-bottom: 12px; }
 input, select { font: inherit; color: inherit; background: var(--page); border: 1px solid var(--line);
   border-radius: 6px; padding: 6px 10px; }

@@ -4,6 +4,7 @@ Always true: memory stays bounded however long the trail is; nothing is written 
 reading; a file that is being appended to is read up to the end of a whole record.
 """
 
+import errno
 import os
 import stat
 import time
@@ -12,7 +13,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from broker.audit_file import lock_to_read, unlock_read
+from broker.audit_file import TrailFaultError, lock_to_read, unlock_read
 from broker.audit_record import LINE_LIMIT_BYTES, CallLine, EventLine, Line
 from broker.audit_recovery import find, find_first
 from broker.audit_rotation import rotated_files
@@ -99,8 +100,19 @@ def open_to_read(path: str) -> int:
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
-        raise OSError(f"{path}: not a regular file")
+        raise OSError(errno.EINVAL, "not a regular file", path)
     return fd
+
+
+def check_form(path: str) -> None:
+    """Raise TrailFaultError if the file at `path` holds something, and no record at its beginning."""
+    fd = open_to_read(path)
+    try:
+        beginning = os.pread(fd, BLOCK_BYTES, 0)
+    finally:
+        os.close(fd)
+    if beginning and not beginning.startswith(b'{"seq":') and not any(map(decode, beginning.split(b"\n"))):
+        raise TrailFaultError("is no audit trail: it does not begin with records")
 
 
 def settled_size(fd: int) -> int:

@@ -8,19 +8,20 @@ import os
 from collections.abc import Iterable, Iterator
 from html import escape
 
+from broker.audit_jails import SHORT
 from broker.audit_page import FOOT, HEAD
 from broker.audit_reading import entries, sources_of
 from broker.audit_record import EventLine, Line
 from broker.audit_selection import Selection
 from broker.audit_show import duration, newest, printable, size
-from broker.audit_tally import Moment, Tally, kind
+from broker.audit_tally import DRY_RUN, Moment, Tally, kind
 
 _COLUMNS = 60
 _BARS = 12
 _REASONS = 20
 _WIDTH, _HEIGHT, _LEFT, _BOTTOM = 1100, 240, 46, 26
 _LABEL = 110
-_NUMBERS = frozenset({"Calls", "Time", "Exit", "Out", "Err", "Seq"})
+_NUMBERS = frozenset({"Calls", "Refused", "Time", "Exit", "Out", "Err", "Seq"})
 _KINDS = ("ran", "refused", "broke")
 _KEY = (
     '<p class="key"><span class="ran">ran</span><span class="refused">refused</span>'
@@ -37,8 +38,12 @@ def write_report(path: str, selection: Selection, rows: int, target: str) -> int
     tally.add_all(entries(sources_of(path), selection.since), selection)
     shown = [entry for _, entry in newest(path, selection, rows)]
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
-    with open(os.open(target, flags, 0o600), "w", encoding="utf-8") as file:
-        return sum(file.write(part) for part in _page(path, tally, shown))
+    try:
+        with open(os.open(target, flags, 0o600), "w", encoding="utf-8") as file:
+            return sum(file.write(part) for part in _page(path, tally, shown))
+    except OSError as error:
+        error.filename = target
+        raise
 
 
 def _page(path: str, tally: Tally, shown: list[Line]) -> Iterator[str]:
@@ -46,7 +51,8 @@ def _page(path: str, tally: Tally, shown: list[Line]) -> Iterator[str]:
     yield f'<h1>Audit report</h1><p class="soft">{_text(path)}, {_span(tally)}</p>'
     yield _tiles(tally)
     if tally.calls:
-        yield _section("Over time (UTC)", _KEY + _columns(tally.series(_COLUMNS)))
+        if series := tally.series(_COLUMNS):
+            yield _section("Over time (UTC)", _KEY + _columns(series))
         yield '<div class="pair">'
         yield _section("Calls by program", _KEY + _bars(_by_program(tally)))
         yield _section("Calls by code", _bars(_by_code(tally)))
@@ -80,7 +86,7 @@ def _tiles(tally: Tally) -> str:
         ("ran", tally.kinds["ran"], "ran"),
         ("refused", tally.kinds["refused"], "refused"),
         ("broke", tally.kinds["broke"], "broke"),
-        ("dry runs", tally.dry_runs, ""),
+        ("only asked (allowed dry runs)", tally.kinds["asked"], ""),
         ("sessions", len(tally.sessions), ""),
         ("events", tally.events.total(), ""),
     ]
@@ -155,7 +161,8 @@ def _by_code(tally: Tally) -> list[Bar]:
 
 def _bars(bars: list[Bar]) -> str:
     """Return horizontal bars, one a name, each in its kinds."""
-    most = max(sum(counts) for _, counts in bars)
+    bars = [bar for bar in bars if sum(bar[1])]
+    most = max((sum(counts) for _, counts in bars), default=1)
     left, room, height = 150, 300, 26
     parts = []
     for number, (name, counts) in enumerate(bars):
@@ -176,6 +183,12 @@ def _bars(bars: list[Bar]) -> str:
 
 
 def _tables(tally: Tally) -> Iterator[str]:
+    jails = (
+        f'<tr><td class="number">{kinds.total():,}</td><td class="number">{kinds["refused"]:,}</td>'
+        f'<td class="text mono">{_text(name)}</td></tr>'
+        for name, kinds in sorted(tally.jails.items(), key=lambda item: -item[1].total())[:_REASONS]
+    )
+    yield _section("Calls by jail", _table(("Calls", "Refused", "Jail"), jails))
     reasons = (
         f'<tr><td class="number">{count:,}</td><td class="code {kind(code)}">{_text(code)}</td>'
         f'<td class="text">{_text(reason)}</td></tr>'
@@ -202,7 +215,7 @@ def _table(headings: Iterable[str], rows: Iterable[str], name: str = "") -> str:
 
 
 def _records(shown: list[Line], tally: Tally) -> str:
-    options = "".join(f"<option>{_text(code)}</option>" for code in sorted(tally.codes))
+    options = "".join(f"<option>{_text(code)}</option>" for code in sorted(tally.codes.keys() - {DRY_RUN}))
     search = (
         '<div class="search"><input id="words" type="search" placeholder="Search" aria-label="Search the records">'
         f'<select id="code" aria-label="Code"><option value="">every code</option>{options}</select>'
@@ -228,5 +241,5 @@ def _row(entry: Line) -> str:
     return (
         f'<tr data-code="{_text(verdict)}"><td class="number">{entry.seq}</td><td class="when">{_when(entry.ts)}</td>'
         f'<td class="code {name}">{_text(verdict)}</td>{cells}<td class="text">{text}</td>'
-        f'<td class="mono soft">{_text(entry.session[-8:])}</td></tr>'
+        f'<td class="mono soft">{_text(entry.session[-SHORT:])}</td></tr>'
     )

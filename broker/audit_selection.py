@@ -10,6 +10,7 @@ import time
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
+from broker.audit_jails import Jail
 from broker.audit_record import CallLine, Line
 from protocol.messages import ResultCode
 
@@ -45,12 +46,15 @@ class Selection(NamedTuple):
     text: str = ""
     events: tuple[str, ...] = ()
     starts: bool = True
+    jail: Jail | None = None
 
     def takes(self, entry: Line) -> bool:
         """Whether a record is wanted. Without `starts`, those of brokers that began are so only by name."""
         if (self.since and entry.ts < self.since) or (self.until and entry.ts >= self.until):
             return False
         if self.session and self.session not in entry.session:
+            return False
+        if self.jail is not None and not self.jail.had(entry):
             return False
         of_calls = bool(self.codes or self.programs or self.tool or self.text)
         if isinstance(entry, CallLine):
@@ -81,13 +85,16 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--event", choices=EVENTS, help=f"what was no call: {events}; may be repeated", **_SEVERAL
     )
     group.add_argument("--program", help="program; may be repeated", **_SEVERAL)
-    group.add_argument("--session", default="", metavar="PART", help="part of a session's name")
+    group.add_argument("--jail", metavar="DIR", help="calls of the brokers that had this jail: one project's")
+    group.add_argument(
+        "--session", default="", metavar="PART", help="part of a session's name, such as the one shown"
+    )
     group.add_argument("--tool", default="", choices=TOOLS, help="runs or dry runs only")
     group.add_argument("--text", default="", metavar="TEXT", help="part of the command or of the reason")
 
 
 def selection_of(options: argparse.Namespace) -> Selection:
-    """Return the selection that the options describe."""
+    """Return the selection that the options describe. Raises OSError: for a jail the trail is read."""
     return Selection(
         since=options.since,
         until=options.until,
@@ -97,7 +104,8 @@ def selection_of(options: argparse.Namespace) -> Selection:
         tool=options.tool,
         text=options.text,
         events=tuple(options.event),
-        starts="json" in options and options.json,
+        starts="json" not in options or options.json,
+        jail=Jail(options.jail).find(options.log) if options.jail else None,
     )
 
 

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple, TextIO
 
+from broker.audit_jails import SHORT
 from broker.audit_reading import Found, entries, entries_backwards, follow, sources_of
 from broker.audit_record import EventLine, Line
 from broker.audit_selection import Selection
@@ -20,7 +21,7 @@ from broker.audit_selection import Selection
 _TIME = f"{'TIME (UTC)':19}"
 _CLOCK = f"{'':11}{'UTC':8}"
 _VERDICT_WIDTH = 17
-_NUMBERS = (("EXIT", 4), ("TOOK", 7), ("OUT", 7), ("ERR", 7))
+_NUMBERS = (("EXIT", 4), ("TOOK", 7), ("OUT", 7), ("ERR", 7), ("SESSION", SHORT))
 _COMMAND_ROOM = 24
 """Characters that a command needs to be told from others: a column that leaves less is left out."""
 
@@ -67,6 +68,7 @@ class Layout(NamedTuple):
 
 _CLOCK_AT = 11
 _LAYOUTS = (
+    Layout(0, 5),
     Layout(0, 4),
     Layout(0, 3),
     Layout(0, 2),
@@ -176,13 +178,15 @@ def table_lines(entry: Line, style: Style) -> Iterable[str]:
     layout = layout_of(style.width)
     when = layout.time(entry.ts[:19].replace("T", " "))
     if isinstance(entry, EventLine):
-        return [_row(when, "event", entry.event, entry.detail, style)]
+        session = f"{entry.session[-SHORT:]}  " if entry.event == "start" else ""
+        return [_row(when, "event", entry.event, session + entry.detail, style)]
     verdict = entry.code or "no outcome"
     numbers = (
         _number(entry.exit_code),
         duration(entry.duration_ms),
         size(entry.stdout_bytes),
         size(entry.stderr_bytes),
+        printable(entry.session[-SHORT:]),
     )
     cells = "".join(
         f"{text:>{width}}  " for text, (_, width) in zip(numbers, _NUMBERS[: layout.numbers], strict=False)
@@ -192,12 +196,12 @@ def table_lines(entry: Line, style: Style) -> Iterable[str]:
     if verdict == "OK" or not entry.policy_reason:
         return [row]
     reason = printable(entry.policy_reason)
-    return [row, f"{' ' * len(when)}└ {_shortened(reason, style.width, len(when) + 2)}"]
+    return [row, f"{' ' * len(when)}└ {shortened(reason, style.width, len(when) + 2)}"]
 
 
 def _row(when: str, kind: str, verdict: str, text: str, style: Style) -> str:
     painted = _paint(kind, f"{verdict:{_VERDICT_WIDTH}}", style)
-    return f"{when}{painted}  {_shortened(printable(text), style.width, len(when) + _VERDICT_WIDTH + 2)}"
+    return f"{when}{painted}  {shortened(printable(text), style.width, len(when) + _VERDICT_WIDTH + 2)}"
 
 
 def headings(style: Style) -> str:
@@ -228,7 +232,7 @@ def _paint(verdict: str, text: str, style: Style) -> str:
     return f"\x1b[{_COLOURS.get(verdict, _REFUSED)}m{text}\x1b[0m" if style.colour else text
 
 
-def _shortened(text: str, width: int, taken: int) -> str:
+def shortened(text: str, width: int, taken: int) -> str:
     """Return `text` as it fits behind `taken` characters of a line; 0 is a line without end."""
     room = max(width - taken, 1)
     return text if not width or len(text) <= room else text[: room - 1] + "…"

@@ -1,27 +1,40 @@
 """`audit stats`: the sums over a trail as text."""
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 
-from broker.audit_show import duration, printable, size
+from broker.arguments import folded
+from broker.audit_show import duration, printable, shortened, size
 from broker.audit_tally import Moment, Program, Tally
 
 _BARS = 24
 _BAR_CHARACTERS = 40
 _MOST = 15
+_NAME = 20
+_NUMBER = 9
+_COLUMNS = ("CALLS", "REFUSED", "BROKE", "EXIT>0", "P50", "P95", "MAX", "OUTPUT")
 
 
-def stats_lines(tally: Tally) -> Iterator[str]:
-    """Yield the lines of the whole text."""
+def stats_lines(tally: Tally, width: int = 0) -> Iterator[str]:
+    """Yield the lines of the whole text. On `width` columns, 0 for any, numbers are left out and texts shortened."""
     if not tally.calls:
         yield "no calls"
         return
-    yield from _summary(tally)
-    yield from _programs(tally.programs)
+    yield from (folded(line, width) for line in _summary(tally))
+    for line in _details(tally, width):
+        yield shortened(line, width, 0)
+
+
+def _details(tally: Tally, width: int) -> Iterator[str]:
+    yield from _programs(tally.programs, (width - _NAME) // _NUMBER if width else len(_COLUMNS))
     yield from ("", "CODES")
     yield from (f"  {code:18} {count:>8,}" for code, count in tally.codes.most_common())
+    yield from _jails(tally.jails)
     yield from _reasons(tally)
     yield from _slowest(tally)
-    yield from _over_time(tally.series(_BARS))
+    yield from _over_time(
+        tally.series(_BARS), min(_BAR_CHARACTERS, max(width - 32, 8)) if width else _BAR_CHARACTERS
+    )
     if tally.events:
         yield from ("", "EVENTS")
         yield from (f"  {printable(name):18} {count:>8,}" for name, count in tally.events.most_common())
@@ -29,31 +42,50 @@ def stats_lines(tally: Tally) -> Iterator[str]:
 
 def _summary(tally: Tally) -> Iterator[str]:
     yield (
-        f"{tally.calls:,} calls ({tally.dry_runs:,} dry runs) in {len(tally.sessions):,} session{_s(len(tally.sessions))}, "
-        f"{tally.first_ts[:19]}Z to {tally.last_ts[:19]}Z"
+        f"{tally.calls:,} call{_s(tally.calls)} ({tally.dry_runs:,} dry run{_s(tally.dry_runs)}) in {len(tally.sessions):,} "
+        f"session{_s(len(tally.sessions))}, {tally.first_ts[:19]}Z to {tally.last_ts[:19]}Z"
     )
-    yield f"{tally.kinds['ran']:,} ran, {tally.kinds['refused']:,} refused, {tally.kinds['broke']:,} broke"
+    kinds = tally.kinds
+    yield (
+        f"{kinds['ran']:,} ran, {kinds['refused']:,} refused, {kinds['broke']:,} broke, "
+        f"{kinds['asked']:,} only asked whether they may"
+    )
 
 
 def _s(count: int) -> str:
     return "" if count == 1 else "s"
 
 
-def _programs(programs: dict[str, Program]) -> Iterator[str]:
+def _cells(program: Program) -> Iterable[str]:
+    times = program.durations
+    longest = times.longest_ms if times.percentile_ms(1.0) is not None else None
+    counts = (program.calls, program.kinds["refused"], program.kinds["broke"], program.nonzero)
+    yield from (f"{count:,}" for count in counts)
+    yield from map(duration, (times.percentile_ms(0.5), times.percentile_ms(0.95), longest))
+    yield size(program.output_bytes)
+
+
+def _programs(programs: dict[str, Program], columns: int) -> Iterator[str]:
     yield ""
-    yield f"{'PROGRAM':20} {'CALLS':>8} {'REFUSED':>8} {'BROKE':>8} {'EXIT>0':>8} {'P50':>8} {'P95':>8} {'MAX':>8} {'OUTPUT':>8}"
+    yield _line("PROGRAM", _COLUMNS, columns)
     ranked = sorted(programs.items(), key=lambda item: -item[1].calls)
     for name, program in ranked[:_MOST]:
-        times = program.durations
-        longest = times.longest_ms if times.percentile_ms(1.0) is not None else None
-        yield (
-            f"{printable(name)[:20]:20} {program.calls:>8,} {program.kinds['refused']:>8,} {program.kinds['broke']:>8,} "
-            f"{program.nonzero:>8,} {duration(times.percentile_ms(0.5)):>8} {duration(times.percentile_ms(0.95)):>8} "
-            f"{duration(longest):>8} {size(program.output_bytes):>8}"
-        )
+        yield _line(printable(name), _cells(program), columns)
     if len(ranked) > _MOST:
         rest = sum(program.calls for _, program in ranked[_MOST:])
-        yield f"{f'and {len(ranked) - _MOST} more':20} {rest:>8,}"
+        yield _line(f"and {len(ranked) - _MOST} more", (f"{rest:,}",), columns)
+
+
+def _line(name: str, cells: Iterable[str], columns: int) -> str:
+    shown = list(cells)[: max(columns, 1)]
+    return f"{name[:_NAME]:{_NAME}}" + "".join(f"{cell:>{_NUMBER}}" for cell in shown)
+
+
+def _jails(jails: dict[str, Counter[str]]) -> Iterator[str]:
+    yield from ("", f"{'CALLS':>10} {'REFUSED':>8}  JAIL")
+    ranked = sorted(jails.items(), key=lambda item: -item[1].total())
+    for name, kinds in ranked[:_MOST]:
+        yield f"{kinds.total():>10,} {kinds['refused']:>8,}  {printable(name)}"
 
 
 def _reasons(tally: Tally) -> Iterator[str]:
@@ -70,13 +102,15 @@ def _slowest(tally: Tally) -> Iterator[str]:
         yield f"  {duration(slow.duration_ms):>8}  {slow.ts[:19].replace('T', ' ')}  {printable(slow.command)}"
 
 
-def _over_time(series: list[Moment]) -> Iterator[str]:
+def _over_time(series: list[Moment], characters: int) -> Iterator[str]:
+    if not series:
+        return
     yield from ("", "OVER TIME (UTC; █ ran, ▒ refused, ░ broke)")
     most = max(moment.ran + moment.refused + moment.broke for moment in series)
     for moment in series:
         total = moment.ran + moment.refused + moment.broke
-        bar = _bar(moment, _BAR_CHARACTERS / most)
-        yield f"  {moment.label:16}  {bar:{_BAR_CHARACTERS + 2}} {total:>8,}"
+        bar = _bar(moment, characters / most)
+        yield f"  {moment.label:16}  {bar:{characters + 2}} {total:>8,}"
 
 
 def _bar(moment: Moment, scale: float) -> str:

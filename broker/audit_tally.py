@@ -7,10 +7,11 @@ fit is counted together. Percentiles come from a histogram whose steps are a ten
 import heapq
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
+from broker.audit_jails import jail_of
 from broker.audit_reading import Found
 from broker.audit_record import CallLine, EventLine, Line
 from broker.audit_selection import Selection
@@ -19,6 +20,9 @@ RAN = frozenset({"OK", "OUTPUT_TRUNCATED"})
 BROKE = frozenset({"TIMEOUT", "EXECUTOR_ERROR", "INTERNAL_ERROR"})
 OTHER = "(others)"
 NO_PROGRAM = "(no program)"
+DRY_RUN = "(dry run)"
+"""In the place of a code: asked about, and allowed. Nothing ran."""
+NO_JAIL = "(began earlier)"
 SLOWEST = 10
 _PROGRAMS = 1_000
 _REASONS = 2_000
@@ -29,9 +33,11 @@ _STEP = 1.1
 
 
 def kind(code: str | None) -> str:
-    """Return what a code comes down to: ran, refused, or broke (allowed, but did not end by itself)."""
+    """Return what a code comes down to: ran, refused, broke (allowed, but did not end by itself), or only asked."""
     if code in RAN:
         return "ran"
+    if code == DRY_RUN:
+        return "asked"
     return "broke" if code in BROKE else "refused"
 
 
@@ -97,6 +103,7 @@ class Tally:
         self.codes: Counter[str] = Counter()
         self.kinds: Counter[str] = Counter()
         self.programs: dict[str, Program] = {}
+        self.jails: dict[str, Counter[str]] = {}
         self.reasons: Counter[tuple[str, str]] = Counter()
         self.events: Counter[str] = Counter()
         self.slowest: list[Slow] = []
@@ -104,6 +111,7 @@ class Tally:
         self.dry_runs = 0
         self.first_ts = ""
         self.last_ts = ""
+        self._jail_of: dict[str, str] = {}
         self._moments: dict[str, Counter[str]] = {}
         self._moment_characters = 16  # of a time: up to its minute
 
@@ -126,18 +134,24 @@ class Tally:
             self.sessions.add(entry.session)
         if isinstance(entry, EventLine):
             self.events[_bounded(entry.event, self.events, _PROGRAMS)] += 1
+            if entry.event == "start" and len(self._jail_of) < _SESSIONS:
+                self._jail_of[entry.session] = jail_of(entry)
         elif entry.record_type == "outcome":
             self._add_outcome(entry)
 
     def _add_outcome(self, entry: CallLine) -> None:
-        code = entry.code or "?"
+        dry = entry.tool == "explain_command"
+        code = DRY_RUN if dry and entry.code in RAN else entry.code or "?"
         what = kind(code)
         self.codes[_bounded(code, self.codes, _PROGRAMS)] += 1
         self.kinds[what] += 1
-        self.dry_runs += entry.tool == "explain_command"
-        self._add_moment(entry.ts, what)
+        self.dry_runs += dry
+        jail = _bounded(self._jail_of.get(entry.session, NO_JAIL), self.jails, _PROGRAMS)
+        self.jails.setdefault(jail, Counter())[what] += 1
+        if what != "asked":
+            self._add_moment(entry.ts, what)
         self._add_program(entry, what)
-        if what != "ran":
+        if what not in ("ran", "asked"):
             reason = (code, (entry.policy_reason or "")[:_REASON_CHARACTERS])
             self.reasons[
                 reason if reason in self.reasons or len(self.reasons) < _REASONS else (code, OTHER)
@@ -183,7 +197,7 @@ class Tally:
         return [_moment(start + step * number, step, slot) for number, slot in enumerate(slots)]
 
 
-def _bounded(name: str, known: dict[str, Program] | Counter[str], limit: int) -> str:
+def _bounded(name: str, known: Collection[str], limit: int) -> str:
     return name if name in known or len(known) < limit else OTHER
 
 

@@ -11,7 +11,7 @@ from broker.audit_selection import CODES, EVENTS, TOOLS
 from broker.init_command import CLIENTS
 from broker.policy_profiles import profile_names
 
-_SELECTION: Final = "--log --since --until --code --event --program --session --tool --text --help"
+_SELECTION: Final = "--log --since --until --code --event --program --jail --session --tool --text --help"
 
 WORDS: Final = {
     "serve": "--help",
@@ -23,7 +23,7 @@ WORDS: Final = {
     "doctor": "--json --help",
     "redact": "--policy --explain --list --help",
     "audit": "verify show stats report repair --help",
-    "audit verify": "--log --head --help",
+    "audit verify": "--log --head --json --help",
     "audit show": f"--number --json --follow {_SELECTION}",
     "audit stats": _SELECTION,
     "audit report": f"--html --rows {_SELECTION}",

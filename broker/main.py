@@ -5,6 +5,8 @@ line that cannot be read; no traceback. Operator commands are imported when they
 """
 
 import contextlib
+import errno
+import io
 import os
 import sys
 from collections.abc import Callable
@@ -18,6 +20,9 @@ EXIT_CONFIGURATION = 78
 """EX_CONFIG of sysexits.h."""
 EXIT_INTERNAL = 70
 """EX_SOFTWARE of sysexits.h."""
+EXIT_OUTPUT = 74
+"""EX_IOERR of sysexits.h: what a command prints cannot be written."""
+OUTPUT_IS_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 OPERATOR_COMMANDS = {
     "init": ("broker.init_command", "write a policy to start from, and say what to do next"),
@@ -65,8 +70,15 @@ def _guarded(main: Callable[[list[str]], int], arguments: list[str]) -> int:
     except BrokenPipeError:
         return 141
     except Exception as error:  # noqa: BLE001 - no traceback reaches a client's log
-        print(f"hardened-terminal-mcp: internal error: {type(error).__name__}: {error}", file=sys.stderr)
-        return EXIT_INTERNAL
+        return _failed(error)
+
+
+def _failed(error: Exception) -> int:
+    if isinstance(error, OSError) and error.filename is None and error.errno in OUTPUT_IS_FULL:
+        print(f"hardened-terminal-mcp: cannot write: {error.strerror}", file=sys.stderr)
+        return EXIT_OUTPUT
+    print(f"hardened-terminal-mcp: internal error: {type(error).__name__}: {error}", file=sys.stderr)
+    return EXIT_INTERNAL
 
 
 def _open_missing_streams() -> None:
@@ -79,6 +91,10 @@ def _open_missing_streams() -> None:
 def _main(arguments: list[str]) -> int:
     if arguments and arguments[0] in OPERATOR_COMMANDS:
         lean.end_of_start()
+        if isinstance(
+            sys.stdout, io.TextIOWrapper
+        ):  # an old encoding must not keep anybody from reading a trail
+            sys.stdout.reconfigure(errors="backslashreplace")
         module, _ = OPERATOR_COMMANDS[arguments[0]]
         status: int = import_module(module).main(arguments[1:])
         return status

@@ -2,14 +2,16 @@
 
 import json
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.support.command import EX_CONFIG, Ended, assert_refused, run_cli
+from tests.support.command import COMMAND, EX_CONFIG, Ended, assert_refused, run_cli
 from tests.support.place import POLICY, Place
 
 USAGE = 2
+EX_IOERR = 74
 
 
 def check(place: Place, text: str) -> Ended:
@@ -208,3 +210,27 @@ def test_an_unknown_profile_is_wrong_usage_and_the_known_ones_are_named(place: P
     ended = run_cli(place, "init", "--profile", "pyton")
     assert ended.status == USAGE
     assert "python, rust" in ended.stderr.replace("'", "").partition("choose from")[2]
+
+
+@pytest.mark.parametrize("arguments", [["check"], ["doctor"], ["audit", "show"], ["completion", "bash"]])
+def test_output_that_cannot_be_written_is_said_so(place: Place, arguments: list[str]) -> None:
+    assert run_cli(place, "run", "true").status == 0
+    with open("/dev/full", "wb") as full:
+        ended = subprocess.run(
+            [COMMAND, *arguments],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            cwd=place.folder,
+            env=place.environment(),
+            timeout=30,
+            check=False,
+        )
+    assert ended.stderr.decode() == "hardened-terminal-mcp: cannot write: No space left on device\n"
+    assert ended.returncode == EX_IOERR
+
+
+def test_an_old_encoding_keeps_nobody_from_reading_the_trail(place: Place) -> None:
+    run_cli(place, "run", "printf '\u2603'")
+    ended = run_cli(place, "audit", "show", PYTHONIOENCODING="latin-1")
+    assert (ended.status, ended.stderr) == (0, "")
+    assert "printf '\\u2603'" in ended.stdout

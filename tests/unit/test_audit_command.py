@@ -9,16 +9,26 @@ from typing import Any
 import msgspec
 import pytest
 
-from broker import audit_show
+from broker import audit_jails, audit_show
 from broker.audit_command import main
 from broker.audit_reading import entries, entries_backwards, named, sources_of
-from broker.audit_record import CallLine
+from broker.audit_record import CallLine, EventLine
 from broker.audit_selection import EVENTS
 from broker.audit_show import Style, headings, table_lines
 from broker.audit_tally import Tally
 from broker.refusal import StartupError
+from protocol.messages import ResultCode
 from tests.support.documents import ROOT
-from tests.support.opened_trail import open_trail, printed, records, run, varied_trail, verified
+from tests.support.opened_trail import (
+    a_call,
+    open_trail,
+    printed,
+    records,
+    result,
+    run,
+    varied_trail,
+    verified,
+)
 
 OUTCOME = CallLine(
     seq=1,
@@ -96,7 +106,7 @@ def test_show_prints_one_row_for_a_call_and_says_what_has_no_outcome(
     path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     heading, *rows = printed(capsys, "show", "--log", str(path)).splitlines()
-    assert heading.split() == ["TIME", "(UTC)", "VERDICT", "EXIT", "TOOK", "OUT", "ERR", "COMMAND"]
+    assert heading.split() == ["TIME", "(UTC)", "VERDICT", "EXIT", "TOOK", "OUT", "ERR", "SESSION", "COMMAND"]
     assert [row[21:].split()[0] for row in rows] == [
         "OK",
         "OK",
@@ -111,7 +121,8 @@ def test_show_prints_one_row_for_a_call_and_says_what_has_no_outcome(
     ]
     assert "rm is on no list" in rows[6]
     assert "(dry run) ls src" in rows[7]
-    assert rows[8].split()[2:] == ["OK", "0", "3", "ms", "12", "B", "0", "B", "ls", "src"]
+    session = records(path)[0]["session"][-8:]
+    assert rows[8].split()[2:] == ["OK", "0", "3", "ms", "12", "B", "0", "B", session, "ls", "src"]
 
 
 @pytest.mark.parametrize("options", [[], ["--program", "ls"], ["--code", "POLICY_DENIED"], ["--since", "1h"]])
@@ -131,6 +142,7 @@ def test_all_rows_are_the_same_as_the_newest_so_many(
         (["--tool", "explain"], ["ls src"]),
         (["--text", "on no list"], ["rm -r x"]),
         (["--session", "no such session"], []),
+        (["--jail", "/srv/no-such-jail"], []),
         (["--until", "2000-01-01"], []),
         (["--since", "2h", "--program", "rm"], ["rm -r x"]),
         (["--since", "2999-01-01"], []),
@@ -177,8 +189,17 @@ def test_a_narrow_table_leaves_out_columns_and_shortens_the_command(width: int) 
 
 
 def test_a_wide_table_has_all_columns_and_an_endless_one_shortens_nothing() -> None:
-    for width in (0, 100):
-        assert headings(Style(width)).split()[2:] == ["VERDICT", "EXIT", "TOOK", "OUT", "ERR", "COMMAND"]
+    for width in (0, 110):
+        assert headings(Style(width)).split()[2:] == [
+            "VERDICT",
+            "EXIT",
+            "TOOK",
+            "OUT",
+            "ERR",
+            "SESSION",
+            "COMMAND",
+        ]
+    assert headings(Style(100)).split()[-2:] == ["ERR", "COMMAND"]
     assert headings(Style(60)).split() == ["UTC", "VERDICT", "EXIT", "COMMAND"]
     assert headings(Style(40)).split() == ["VERDICT", "COMMAND"]
     (row,) = table_lines(an_outcome(command_raw="x" * 500), Style())
@@ -228,9 +249,118 @@ def test_show_follows_what_is_written_into_the_next_file_too(
     ]
 
 
+def two_projects(path: Path) -> Path:
+    """Write a trail of two brokers, each in its own jail, whose records alternate."""
+    trails = []
+    for name in ("one", "two"):
+        trails.append(open_trail(path))
+        trails[-1].event("start", f"jail /srv/{name}, policy /etc/policy, two.toml")
+    for turn in range(3):
+        for name, trail in zip(("one", "two"), trails, strict=True):
+            run(trail, f"echo {name}-{turn}")
+    for trail in trails:
+        trail.close()
+    return path
+
+
+@pytest.mark.parametrize("rows", ["0", "4"])
+def test_show_tells_the_calls_of_one_project_by_its_jail(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], rows: str
+) -> None:
+    path = two_projects(tmp_path / "audit.jsonl")
+    shown = printed(capsys, "show", "--log", str(path), "-n", rows, "--jail", "/srv/two/")
+    assert [line.split()[-1] for line in shown.splitlines()[1:]] == ["two-0", "two-1", "two-2"]
+    session = shown.splitlines()[1].split()[-3]
+    start = printed(capsys, "show", "--log", str(path), "--event", "start", "--session", session)
+    assert [line.split()[3:6] for line in start.splitlines()[1:]] == [[session, "jail", "/srv/two,"]]
+
+
+def test_stats_count_calls_by_jail_and_an_allowed_dry_run_as_nothing_that_ran(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = two_projects(tmp_path / "audit.jsonl")
+    said = printed(capsys, "stats", "--log", str(path))
+    assert re.search(r"^ +3 +0  /srv/one$", said, re.MULTILINE)
+    assert re.search(r"^  start +2$", said, re.MULTILINE)
+    only_asked = open_trail(tmp_path / "asked.jsonl")
+    only_asked.outcome(a_call("ls", tool="explain_command"), result(reason="ls is allowed"))
+    only_asked.close()
+    said = printed(capsys, "stats", "--log", str(tmp_path / "asked.jsonl"))
+    assert "0 ran, 0 refused, 0 broke, 1 only asked whether they may" in said
+    assert re.search(r"^  \(dry run\) +1$", said, re.MULTILINE)
+    assert not re.search(r"^  OK ", said, re.MULTILINE)
+
+
+def test_the_sessions_of_a_jail_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(audit_jails, "_SESSIONS", 3)
+    jail = audit_jails.Jail("/srv/x")
+    starts = [
+        EventLine(
+            seq=number,
+            ts="2026-01-01T00:00:00.000000Z",
+            event_id="1",
+            event="start",
+            detail="jail /srv/x, policy /etc/p",
+            session=f"session-{number}",
+            policy_sha256="",
+        )
+        for number in range(5)
+    ]
+    assert all(jail.had(start) for start in starts)
+    assert [jail.had(an_outcome(session=f"session-{number}")) for number in range(5)] == [False] * 2 + [
+        True
+    ] * 3
+
+
+def test_stats_fit_the_columns_that_there_are(
+    path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trail = open_trail(path)
+    trail.outcome(a_call("rm " + "x" * 90), result(ResultCode.POLICY_DENIED, "y" * 200))
+    trail.close()
+    monkeypatch.setenv("COLUMNS", "60")
+    said = printed(capsys, "stats", "--log", str(path))
+    assert max(map(len, said.splitlines())) == 60
+    assert "PROGRAM                 CALLS  REFUSED    BROKE   EXIT>0\n" in said
+
+
+def test_verify_as_json_says_whether_all_is_sound_and_where_it_is_not(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = json.loads(printed(capsys, "verify", "--log", str(path), "--json"))
+    assert (found["sound"], found["head"], found["fault"]) == (True, records(path)[-1]["hash"], None)
+    path.write_bytes(path.read_bytes().replace(b"rm -r x", b"ls -r x", 1))
+    found = json.loads(printed(capsys, "verify", "--log", str(path), "--json", status=1))
+    assert (found["sound"], found["fault"]["line"]) == (False, 2)
+    assert "audit repair" in printed(capsys, "verify", "--log", str(path), status=1)
+
+
+@pytest.mark.parametrize("command", ["show", "stats", "report"])
+def test_a_file_that_is_no_trail_is_not_shown_as_an_empty_one(tmp_path: Path, command: str) -> None:
+    (tmp_path / "readme").write_text("# a readme\nof two lines\n")
+    page = ["--html", str(tmp_path / "x.html")] if command == "report" else []
+    with pytest.raises(StartupError, match="readme: is no audit trail"):
+        main([command, "--log", str(tmp_path / "readme"), *page])
+    (tmp_path / "readme").write_text("")
+    assert main([command, "--log", str(tmp_path / "readme"), *page]) == 0
+
+
+def test_a_fault_is_said_of_the_file_that_it_is_about(path: Path, tmp_path: Path) -> None:
+    missing, page = tmp_path / "no.jsonl", tmp_path / "none" / "x.html"
+    with pytest.raises(StartupError, match=f"^audit log {missing}: No such file"):
+        main(["verify", "--log", str(path), str(missing)])
+    with pytest.raises(StartupError, match=f"^report {page}: No such file"):
+        main(["report", "--log", str(path), "--html", str(page)])
+    with pytest.raises(StartupError, match=f"^audit log {tmp_path}: not a regular file"):
+        main(["verify", "--log", str(path), str(tmp_path)])
+    with pytest.raises(StartupError, match=r"No such file or directory; the first server or `run` begins it"):
+        main(["show", "--log", str(missing)])
+
+
 def test_stats_sum_up_calls_codes_reasons_and_time(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     said = printed(capsys, "stats", "--log", str(path))
-    assert "6 calls (1 dry runs)" in said
+    assert "6 calls (1 dry run)" in said
+    assert "4 ran, 1 refused, 0 broke, 1 only asked whether they may" in said
     assert re.search(r"^git +3 ", said, re.MULTILINE)
     assert re.search(r"1 +POLICY_DENIED +rm is on no list", said)
     assert "█" in said
@@ -324,7 +454,10 @@ def test_the_start_of_a_broker_is_shown_only_if_it_is_asked_for(
     for rows in ("50", "0"):
         assert "/srv/project" not in printed(capsys, "show", "--log", str(path), "-n", rows)
         asked = printed(capsys, "show", "--log", str(path), "-n", rows, "--event", "start")
-        assert [line.split()[2:5] for line in asked.splitlines()[1:]] == [["start", "jail", "/srv/project,"]]
+        session = records(path)[-1]["session"][-8:]
+        assert [line.split()[2:6] for line in asked.splitlines()[1:]] == [
+            ["start", session, "jail", "/srv/project,"]
+        ]
     assert "/srv/project" in printed(capsys, "show", "--log", str(path), "--json")
 
 

@@ -46,11 +46,68 @@ def test_a_report_of_an_empty_trail_says_so(tmp_path: Path, capsys: pytest.Captu
     assert "no records" in _report(tmp_path / "audit.jsonl", tmp_path / "page.html", capsys)
 
 
+def test_a_report_counts_starts_jails_and_what_was_only_asked(
+    path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trail = open_trail(path)
+    trail.event("start", "jail /srv/<project>, policy /etc/policy.toml")
+    trail.outcome(a_call("rm x"), result(ResultCode.POLICY_DENIED, "rm is on no list"))
+    trail.close()
+    page = _report(path, tmp_path / "page.html", capsys)
+    tiles = re.findall(r'<b class="\w*">(\d+)</b><span class="soft">([^<]+)', page)
+    assert {label: count for count, label in tiles} == {
+        "calls": "8",
+        "ran": "4",
+        "refused": "2",
+        "broke": "1",
+        "only asked (allowed dry runs)": "1",
+        "sessions": "2",
+        "events": "3",
+    }
+    assert (
+        '<td class="number">1</td><td class="number">1</td><td class="text mono">/srv/&lt;project&gt;</td>'
+        in page
+    )
+    assert "jail /srv/&lt;project&gt;, policy /etc/policy.toml" in page
+
+
+def test_a_report_of_nothing_but_questions_can_be_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trail = open_trail(tmp_path / "audit.jsonl")
+    trail.outcome(a_call("ls", tool="explain_command"), result(reason="ls is allowed"))
+    trail.close()
+    assert "Calls by jail" in _report(tmp_path / "audit.jsonl", tmp_path / "page.html", capsys)
+
+
 def _browser() -> str:
     for name in ("chromium", "chromium-browser", "google-chrome"):
         if found := shutil.which(name):
             return found
     pytest.skip("no chromium is installed")
+
+
+def _dumped(page: Path, folder: Path) -> str:
+    """Return what a browser makes of a page."""
+    options = "headless no-sandbox disable-gpu disable-quic no-first-run disable-background-networking"
+    more = " disable-component-update disable-sync allow-file-access-from-files"
+    flags = [f"--{name}" for name in (options + more).split()]
+    command = [_browser(), *flags, f"--user-data-dir={folder / 'profile'}", "--dump-dom", f"file://{page}"]
+    return subprocess.run(command, capture_output=True, timeout=50, check=True).stdout.decode()
+
+
+NARROW = """<!doctype html><body><iframe src="page.html" width="420" height="800"
+onload="document.body.append('wide: ' + this.contentDocument.documentElement.scrollWidth)"></iframe></body>"""
+
+
+def test_a_report_fits_a_telephone(path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trail = open_trail(path)
+    trail.outcome(a_call("x" * 300), result(ResultCode.POLICY_DENIED, "y" * 300))
+    trail.close()
+    _report(path, tmp_path / "page.html", capsys)
+    (tmp_path / "narrow.html").write_text(NARROW)
+    (width,) = re.findall(r"wide: (\d+)", _dumped(tmp_path / "narrow.html", tmp_path))
+    assert int(width) <= 420
 
 
 def test_a_report_works_in_a_browser_and_runs_nothing_but_its_own_script(
@@ -60,12 +117,6 @@ def test_a_report_works_in_a_browser_and_runs_nothing_but_its_own_script(
     trail.outcome(a_call(HOSTILE), result(ResultCode.POLICY_DENIED, HOSTILE))
     trail.close()
     _report(path, tmp_path / "page.html", capsys)
-    options = "headless no-sandbox disable-gpu disable-quic no-first-run disable-background-networking"
-    flags = [f"--{name}" for name in (options + " disable-component-update disable-sync").split()]
-    command = [_browser(), *flags, f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom"]
-    done = subprocess.run(
-        [*command, f"file://{tmp_path / 'page.html'}"], capture_output=True, timeout=50, check=True
-    )
-    page = done.stdout.decode()
+    page = _dumped(tmp_path / "page.html", tmp_path)
     assert re.search(r'id="shown"[^>]*>(\d+) of \1 rows<', page), "the page's own script ran"
     assert "<title>Audit report</title>" in page, "and no other"

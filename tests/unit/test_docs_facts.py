@@ -134,7 +134,7 @@ def test_the_completions_work_in_zsh() -> None:
     for words, expected in (
         (["init", "--profile", "py"], "-- git-write go make node python rust"),
         (["audit", "show", "--tool", ""], "-- run explain"),
-        (["audit", "verify", "--h"], "-- --log --head --help"),
+        (["audit", "verify", "--h"], "-- --log --head --json --help"),
         (["audit", "ver"], "-- verify show stats report repair --help"),
     ):
         line = f"words=(hardened-terminal-mcp {shlex.join(words)}); CURRENT={len(words) + 1}"
@@ -240,6 +240,7 @@ def test_exit_statuses_are_those_of_the_code() -> None:
         command_line.EXIT_INTERRUPTED,
         main.EXIT_CONFIGURATION,
         main.EXIT_INTERNAL,
+        main.EXIT_OUTPUT,
         service.EXIT_VIOLATION,
         128,
         2,

@@ -1,0 +1,48 @@
+"""Which jail a record's session had: from the `start` records, which name jail and policy of each broker that began.
+
+Always true: memory is bounded by the sessions of one jail, of which only so many are kept, the newest; a whole line is
+decoded only if it is a start.
+"""
+
+import os
+
+from broker.audit_reading import decode, line_blocks, opened, settled_size, sources_of
+from broker.audit_record import EventLine, Line
+
+SHORT = 8
+"""Characters at the end of a session's name that tell it from others: they are random."""
+
+_SESSIONS = 100_000
+_IS_START = b'"event":"start"'
+_BEGINNING_BYTES = 200
+
+
+def jail_of(entry: EventLine) -> str:
+    """Return the jail that a `start` names; an empty text if it names none."""
+    before, _, rest = entry.detail.partition("jail ")
+    return "" if before else rest.rpartition(", policy ")[0]
+
+
+class Jail:
+    """One jail, and the sessions that had it: those that were found in a trail, and those that begin while it is read."""
+
+    def __init__(self, path: str) -> None:
+        self._path = os.path.realpath(path)
+        self._sessions: dict[str, None] = {}
+
+    def find(self, trail: str) -> "Jail":
+        """Take the sessions of the whole trail. Raises OSError."""
+        for _, fd in opened(sources_of(trail)):
+            for block in line_blocks(fd, 0, settled_size(fd)):
+                for line in block:
+                    if _IS_START in line[:_BEGINNING_BYTES] and (entry := decode(line)) is not None:
+                        self.had(entry)
+        return self
+
+    def had(self, entry: Line) -> bool:
+        """Return whether the record is of a session that had this jail."""
+        if isinstance(entry, EventLine) and entry.event == "start" and jail_of(entry) == self._path:
+            self._sessions[entry.session] = None
+            if len(self._sessions) > _SESSIONS:
+                del self._sessions[next(iter(self._sessions))]
+        return entry.session in self._sessions
