@@ -37,7 +37,8 @@ ENCODERS = [
 
 
 @pytest.mark.parametrize("encoder", ENCODERS)
-def test_a_secret_is_found_whatever_common_program_printed_it(tmp_path: Path, encoder: str) -> None:
+def test_a_canary_is_found_whatever_common_program_printed_it(tmp_path: Path, encoder: str) -> None:
+    """The tests of the kernel see a file from outside in any form: what they call harmless printed none of it."""
     secret = evidence.new_canary()
     (tmp_path / "F").write_text(secret + "\n")
     program = encoder.split(maxsplit=1)[0]
@@ -57,7 +58,7 @@ def test_a_secret_is_found_whatever_common_program_printed_it(tmp_path: Path, en
     assert evidence.Encodings(secret).found_in(shown.stdout), shown.stdout
 
 
-def test_a_secret_is_not_found_where_it_is_not() -> None:
+def test_a_canary_is_not_found_where_it_is_not() -> None:
     other = evidence.new_canary()
     text = f"HTM-CANARY- {other}\n" + "".join(f"{number:x}" for number in range(4000))
     assert evidence.Encodings(evidence.new_canary()).found_in(text) == []
