@@ -28,19 +28,19 @@ class EmptyJail(Jail):
 
     def locate(self, untrusted_cwd: str | None) -> Located:
         """Return a folder without looking for it."""
-        return Located(-1, "/".join(self._names(untrusted_cwd or "")))
+        return Located(-1, "/".join(self._collapsed(untrusted_cwd or "")))
 
     def check(self, word: str, located: Located) -> str:
         """Return the path from the root. Raises PolicyDenied if its text leads out."""
         if word.startswith("/"):
             raise PolicyDenied("the path is absolute and leads out of the jail")
-        return "/".join(self._names(f"{located.relative}/{word}"))
+        return "/".join(self._collapsed(f"{located.relative}/{word}"))
 
     def end(self, word: str, located: Located) -> str:
         """Return the path from the root: no link leads elsewhere."""
         return self.check(word, located)
 
-    def _names(self, path: str) -> list[str]:
+    def _collapsed(self, path: str) -> list[str]:
         names: list[str] = []
         for part in path.split("/"):
             if part == ".." and not names:
