@@ -88,6 +88,8 @@ class Trail:
             chain = Chain(_open_file(path), session, Rotation(max_bytes, keep), warn)
             chain.policy_sha256 = policy_sha256
             _start(chain, mirror)
+            if durability == "sync":
+                chain.commit.start()
         except FileNotFoundError:
             raise StartupError(f"audit log {path}: folder {os.path.dirname(path)} does not exist") from None
         except OSError as error:

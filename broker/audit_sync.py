@@ -6,6 +6,7 @@ error once and then takes the pages for clean (fsync(2)). Nobody waits for anoth
 """
 
 import _thread
+import errno
 import os
 from collections.abc import Callable
 from typing import NamedTuple, NewType
@@ -49,11 +50,13 @@ class GroupCommit:
         self._written += 1
         return Position(self._written)
 
-    def begin(self, position: Position) -> None:
-        """Have the record brought to disk, and do not wait.
+    def start(self) -> None:
+        """Make the thread, with the rights of its caller. Raises OSError."""
+        with self._mutex:
+            self._start()
 
-        The first of all these calls makes the thread, which has the rights of its caller: no thread of a command.
-        """
+    def begin(self, position: Position) -> None:
+        """Have the record brought to disk, and do not wait. Raises OSError."""
         with self._mutex:
             self._want(position)
 
@@ -65,8 +68,8 @@ class GroupCommit:
         with self._mutex:
             unknown = max(self._done, self._failed) < position
             if unknown:
-                self._turns.append(_Turn(position, resume))
                 self._want(position)
+                self._turns.append(_Turn(position, resume))
             return unknown
 
     def wait(self, position: Position) -> None:
@@ -114,13 +117,19 @@ class GroupCommit:
 
     def _want(self, position: int) -> None:
         """See that a sync begins that covers `position`. The mutex is held."""
-        self._wanted = max(self._wanted, position)
-        if not self._busy and self._wanted > max(self._done, self._failed):
+        if not self._busy and position > max(self._done, self._failed):
+            self._start()
             self._busy = True
-            if not self._lives:
-                self._lives = True
-                _thread.start_new_thread(self._live, ())
             self._called.release()
+        self._wanted = max(self._wanted, position)
+
+    def _start(self) -> None:
+        if not self._lives:
+            try:
+                _thread.start_new_thread(self._live, ())
+            except RuntimeError:
+                raise OSError(errno.EAGAIN, "no thread can be started") from None
+            self._lives = True
 
     def _live(self) -> None:
         while True:

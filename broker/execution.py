@@ -5,6 +5,7 @@ Always true: nothing starts that `containment` did not prepare; closing leaves n
 
 import os
 import resource
+import time
 from collections.abc import Callable
 from typing import Final
 
@@ -26,7 +27,7 @@ from broker.warden import Warden
 __all__ = ["AT_ONCE", "Completed", "Executor", "Job", "Recorded", "Running", "spawn_frontend"]
 
 CLOSE_S: Final = 3.0
-"""How long a cancelled run may take to end; what is left is killed by the reaper."""
+"""How long cancelled runs may take to end, all together; what is left is killed by the reaper."""
 OPEN_FILES: Final = 65_536
 """A run takes about ten descriptors of the broker."""
 
@@ -88,7 +89,7 @@ class Executor:
         running = Running(job)
         self._runs.add(running)
         try:
-            self.nursery.submit(Call(self, prepared, running, recorded, done).run)
+            self.nursery.submit(Call(self, prepared, running, recorded, done))
         except ExecutorError:
             self.ended(running)
             raise
@@ -108,8 +109,9 @@ class Executor:
         runs = tuple(self._runs)
         for running in runs:
             running.cancel()
+        deadline = time.monotonic() + CLOSE_S
         for running in runs:
-            running.ended.wait(CLOSE_S)
+            running.ended.wait(max(0.0, deadline - time.monotonic()))
         self.nursery.close()
         self.warden.close()
         os.close(self.null_fd)

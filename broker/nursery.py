@@ -16,7 +16,7 @@ import signal
 from _queue import SimpleQueue  # `queue` is the same behind 2 ms of imports
 from collections import deque
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from broker import kernel, seccomp
 from broker.refusal import ExecutorError, StartupError
@@ -25,6 +25,9 @@ UMASK: Final = 0o077
 """What a command makes is for its user alone."""
 WARM_THREADS: Final = 2
 """Threads that wait for a command, so that making one is not part of a call."""
+NO_THREAD: Final = (
+    "no thread could be started for it: this user, or this container, has as many as it may have"
+)
 PROOF_S: Final = 10.0
 """How long the reaper may take to show that it is contained."""
 
@@ -75,8 +78,14 @@ def shed_rights(identity: Identity | None) -> None:
     kernel.set_no_new_privs()
 
 
-Task = Callable[[], None]
-"""What a thread of the nursery runs once, then it ends."""
+class Task(Protocol):
+    """What a thread of the nursery does once, then it ends."""
+
+    def run(self) -> None:
+        """Do it."""
+
+    def refuse(self, reason: str) -> None:
+        """Take that no thread could be had for it."""
 
 
 class Seat:
@@ -212,17 +221,31 @@ class Nursery:
             return
         self._ready.put(None)
         while (action := self._orders.get()) is not None:
-            action()
+            try:
+                action()
+            except RuntimeError:  # this user, or this container, has as many threads as it may have
+                continue
 
     def _add_thread(self) -> None:
-        _thread.start_new_thread(self._wait_for_task, ())
+        try:
+            _thread.start_new_thread(self._wait_for_task, ())
+        except RuntimeError:
+            self._lose_thread()
+
+    def _lose_thread(self) -> None:
+        """One of those that were coming will not come; whoever waits for it shall know. A later call tries again."""
+        with self._lock:
+            self._coming -= 1
+            lost = [self._tasks.popleft() for _ in range(len(self._tasks) - self._coming)]
+        for task in lost:
+            task.refuse(NO_THREAD)
 
     def _wait_for_task(self) -> None:
-        with contextlib.suppress(PermissionError):  # in a container: then the whole broker has this umask
-            kernel.unshare_umask()
-        os.umask(UMASK)
-        if self._common_filter is not None:
-            kernel.seccomp_filter(seccomp.thread_filter(_thread.get_native_id()))
+        try:
+            self._confine_thread()
+        except OSError:
+            self._lose_thread()
+            return
         seat = Seat()
         with self._lock:
             self._coming -= 1
@@ -231,7 +254,14 @@ class Nursery:
                 self._seats.append(seat)
         task = task or seat.wait()
         if task is not None:
-            task()
+            task.run()
+
+    def _confine_thread(self) -> None:
+        with contextlib.suppress(PermissionError):  # in a container: then the whole broker has this umask
+            kernel.unshare_umask()
+        os.umask(UMASK)
+        if self._common_filter is not None:
+            kernel.seccomp_filter(seccomp.thread_filter(_thread.get_native_id()))
 
     def _start_reaper(self) -> None:
         read_fd, self._leash_fd = os.pipe2(os.O_CLOEXEC)

@@ -89,7 +89,7 @@ class Verdict(NamedTuple):
 
 
 class Call:
-    """One call. `run` is the body of its thread."""
+    """One call. `run` is the body of its thread, or `refuse` what happens if none can be had."""
 
     def __init__(
         self,
@@ -115,10 +115,17 @@ class Call:
         """Run the job to its end, then call `done`."""
         verdict = self._guarded(self._attempt)
         completed = self._guarded(lambda: self._completed(verdict))
-        if isinstance(completed, Verdict):
-            completed = Completed(
-                completed.code, None, "", "", 0, 0, self._running.elapsed_ms(), completed.reason
-            )
+        self._finish(self._nothing(completed) if isinstance(completed, Verdict) else completed)
+
+    def refuse(self, reason: str) -> None:
+        """Call `done` for a job that cannot begin."""
+        self._finish(self._nothing(Verdict(ResultCode.EXECUTOR_ERROR, reason)))
+
+    def _nothing(self, verdict: Verdict) -> Completed:
+        elapsed_ms = self._running.elapsed_ms()
+        return Completed(verdict.code, None, "", "", 0, 0, elapsed_ms, verdict.reason)
+
+    def _finish(self, completed: Completed) -> None:
         self._premises.ended(self._running)
         self._done(completed)
         self._running.ended.open()
@@ -188,6 +195,9 @@ class Call:
 
     def _pipe(self) -> tuple[int, int]:
         read_fd, write_fd = os.pipe2(os.O_CLOEXEC)
+        os.set_blocking(
+            read_fd, False
+        )  # a program can open its own pipe in /proc, and read what was there for us
         self._outer_fds.append(read_fd)
         self._inner_fds.append(write_fd)
         return read_fd, write_fd
@@ -352,10 +362,14 @@ class Reader:
                 self.open_fds.discard(fd)
         return ready
 
-    def _take(self, fd: int, data_filter: Filter) -> int:
-        """Read once. Returns how many bytes that were; what nobody will see is not even copied
-        (splice(2)).
-        """
+    def _take(self, fd: int, data_filter: Filter) -> bool:
+        """Read once. Returns whether more may come; what nobody will see is not even copied (splice(2))."""
+        try:
+            return self._taken(fd, data_filter) > 0
+        except BlockingIOError:  # somebody else has read it meanwhile
+            return True
+
+    def _taken(self, fd: int, data_filter: Filter) -> int:
         if data_filter.truncated:
             count = os.splice(fd, self._sink_fd, WIDE_BYTES)
             data_filter.total_bytes += count

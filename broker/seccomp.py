@@ -137,6 +137,7 @@ _CALLS_OTHERS: Final = (
 # linux/sched.h, asm-generic/signal.h
 _CLONE_FS: Final = 0x00000200
 _CLONE_THREAD: Final = 0x00010000
+_CLONE_PARENT: Final = 0x00008000  # would make the broker the parent, who does not know the child
 _CLONE_NEW: Final = 0x7E020080  # NEWNS NEWCGROUP NEWUTS NEWIPC NEWUSER NEWPID NEWNET NEWTIME
 _SPAWN: Final = 0x00000100 | 0x00004000 | 17  # CLONE_VM, CLONE_VFORK, SIGCHLD: what posix_spawn(3) asks for
 
@@ -258,9 +259,9 @@ def _exec_verdicts(rules: FilterRules) -> dict[str, Code]:
 
 def _process_verdicts(rules: FilterRules) -> dict[str, Code]:
     if rules.programs:
-        return {"clone": if_bits(0, _CLONE_NEW, 0, ALLOW, FORBIDDEN)}
+        return {"clone": if_bits(0, _CLONE_NEW | _CLONE_PARENT, 0, ALLOW, FORBIDDEN)}
     spawn = if_equal(0, _SPAWN, ALLOW, FORBIDDEN)
-    thread = if_bits(0, _CLONE_NEW | _CLONE_THREAD, _CLONE_THREAD, ALLOW, spawn)
+    thread = if_bits(0, _CLONE_NEW | _CLONE_PARENT | _CLONE_THREAD, _CLONE_THREAD, ALLOW, spawn)
     return {"clone": thread, "fork": FORBIDDEN, "vfork": FORBIDDEN}
 
 

@@ -46,6 +46,8 @@ UNSENT_LIMIT_BYTES = 1024 * 1024
 PROGRESS_INTERVAL_S = 1.0
 DRAIN_S = 1.0
 """How long the last replies may take to be read once the broker is ending."""
+KILL_S = 2.0
+"""How long commands may take to be killed one by one; what is left then is killed all at once."""
 INTERRUPT_PATIENCE_S = 0.3
 """How long the frontend may take to end by itself after Ctrl-C."""
 TOO_LONG_A_QUEUE = "too many long commands wait for their turn; ask again when some have ended"
@@ -123,8 +125,10 @@ class Service:
     def _finished(self) -> bool:
         if self._connection.end_of_file:
             self._end(None)
-        if self._ending is None or self._running:
+        if self._ending is None:
             return False
+        if self._running:
+            return time.monotonic() > self._ending + KILL_S
         gone = self._connection.end_of_file or not self._connection.unsent_bytes
         return gone or time.monotonic() > self._ending
 
@@ -132,7 +136,8 @@ class Service:
         if self._interrupted and not self._congested:
             return 0.0
         if self._ending is not None:
-            return max(0.0, self._ending - time.monotonic()) if not self._running else None
+            left_s = self._ending - time.monotonic() + (KILL_S if self._running else 0.0)
+            return max(0.0, left_s)
         if any(admitted.request.progress for admitted, _ in self._running.values()):
             return max(0.0, self._next_progress - time.monotonic())
         return None

@@ -168,3 +168,17 @@ def test_its_thread_ends_with_it() -> None:
 
 def _threads() -> set[str]:
     return set(os.listdir("/proc/self/task"))
+
+
+def test_a_machine_that_has_no_thread_left_is_a_failure_like_that_of_the_disk(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def no_thread(*_: object) -> int:
+        raise RuntimeError("can't start new thread")
+
+    commit = GroupCommit(-1, lambda _fd: None)
+    with monkeypatch.context() as without:
+        without.setattr("broker.audit_sync._thread.start_new_thread", no_thread)
+        with pytest.raises(OSError, match="no thread"):
+            commit.wait(commit.wrote())
+    commit.wait(commit.wrote())

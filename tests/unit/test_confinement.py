@@ -1,6 +1,7 @@
 """From profile to layers: what each grant adds, and that nothing else comes with it."""
 
 import os
+import signal
 import struct
 from pathlib import Path
 
@@ -308,6 +309,13 @@ def test_a_thread_of_the_broker_is_out_of_reach_of_what_it_starts() -> None:
 def test_a_program_cannot_answer_what_its_own_calls_ask() -> None:
     assert answer(filter_for(FilterRules(ADDRESS)), "seccomp", 1, 1 << 3) == FORBIDDEN
     assert answer(filter_for(FilterRules(ADDRESS)), "seccomp", 1, 0) == ALLOWED
+
+
+def test_no_process_is_made_a_child_of_the_broker() -> None:
+    for programs in (False, True):
+        made = filter_for(FilterRules(ADDRESS, programs=programs))
+        assert answer(made, "clone", signal.SIGCHLD | 0x8000) == FORBIDDEN
+        assert answer(made, "clone", 0x8000 | 0x10000 | 0x800 | 0x100) == FORBIDDEN
 
 
 def test_a_nameless_file_gets_no_set_id_bit_either() -> None:

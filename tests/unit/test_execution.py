@@ -2,7 +2,9 @@
 
 import os
 import resource
+import select
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -16,6 +18,7 @@ import pytest
 from broker import temporary
 from broker.elf import loader_of
 from broker.execution import Recorded
+from broker.nursery import NO_THREAD
 from broker.profile import Profile
 from broker.refusal import AuditUnavailable, ExecutorError, StartupError
 from broker.schema import Limits
@@ -534,3 +537,54 @@ def test_run_as_a_user_that_cannot_be_become_stops_the_start(tmp_path: Path, use
         pytest.skip("root can become daemon")
     with pytest.raises(StartupError, match="run_as"):
         Confined(tmp_path, run_as=user)
+
+
+REAL_POLL = select.poll
+
+
+class Robbed:
+    """A poll whose pipes are empty again when they are read, as when a program takes back what it has written."""
+
+    def __init__(self) -> None:
+        self._poll = REAL_POLL()
+        self._pipes: set[int] = set()
+
+    def register(self, fd: int, events: int) -> None:
+        self._poll.register(fd, events)
+        if stat.S_ISFIFO(os.fstat(fd).st_mode):
+            self._pipes.add(fd)
+
+    def unregister(self, fd: int) -> None:
+        self._poll.unregister(fd)
+        self._pipes.discard(fd)
+
+    def poll(self, timeout_ms: float) -> list[tuple[int, int]]:
+        found = dict(self._poll.poll(min(timeout_ms, 10)))
+        return list((dict.fromkeys(self._pipes, select.POLLIN) | found).items())
+
+
+def test_a_program_that_takes_its_own_output_back_cannot_make_its_call_wait(
+    confined: Confined, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("broker.run.select.poll", Robbed)
+    since = time.monotonic()
+    ended = confined.run("sleep", "60", limits=Limits(timeout_s=0.5))
+    assert ended.code is ResultCode.TIMEOUT
+    assert time.monotonic() - since < 0.5 + 2 * TOLERANCE_S
+
+
+def test_a_run_for_which_no_thread_can_be_had_is_refused_and_later_ones_are_not(
+    confined: Confined, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_thread(*_: object) -> int:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as without:
+        without.setattr("broker.nursery._thread.start_new_thread", no_thread)
+        started = [confined.start("true")[1] for _ in range(6)]
+        ends = [ended.get(timeout=BOUND_S) for ended in started]
+    refused = [ended.reason for ended in ends if ended.code is ResultCode.EXECUTOR_ERROR]
+    assert refused
+    assert set(refused) == {NO_THREAD}
+    eventually(lambda: confined.run("true").exit_code == 0, "a thread can be had again")
+    assert all(confined.run("true").exit_code == 0 for _ in range(6))
