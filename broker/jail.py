@@ -3,6 +3,8 @@
 What always holds:
 - a directory or file counts as inside because the kernel opened it beneath the jail's descriptor (openat2
   with RESOLVE_BENEATH and RESOLVE_NO_MAGICLINKS), never because two strings look alike;
+- nothing outside is looked at, once it is open: an absolute path is inside if it begins with a name that the root
+  had at the start, and is then opened beneath the descriptor like any other;
 - text that climbs above the root is refused even if it would come back: that tells what lies outside;
 - a failure that is not understood refuses;
 - no reason names a path, so none names one outside the jail.
@@ -16,14 +18,12 @@ import os
 import stat
 from types import TracebackType
 
-from broker.kernel import AT_FDCWD, RESOLVE_BENEATH, RESOLVE_NO_MAGICLINKS, openat2
+from broker.beneath import components, inside, open_beneath
+from broker.kernel import RESOLVE_BENEATH, RESOLVE_NO_MAGICLINKS, openat2
 from broker.refusal import CwdEscape, PolicyDenied, StartupError
 from protocol.messages import PATH_CHARACTERS
 
 _BENEATH = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS
-_TRIES = 8
-"""openat2(2): with `..` in the path, a rename elsewhere may answer EAGAIN; then it may be tried again."""
-
 _MISSING = (errno.ENOENT, errno.ENOTDIR)
 _UPWARDS = "leads out of the jail by `..`; only paths beneath the jail's root are allowed"
 _ABSOLUTE = "is absolute and outside the jail; use a relative path"
@@ -71,7 +71,7 @@ class Located:
 class Jail:
     """The jail: `root` as given, made absolute; `real` with links resolved; `fd`, an O_PATH descriptor."""
 
-    __slots__ = ("fd", "identity", "real", "root")
+    __slots__ = ("_known_as", "fd", "identity", "real", "root")
 
     def __init__(self, root: str) -> None:
         """Open `root`. Raises StartupError if it is missing, no directory, `/`, or cannot be read."""
@@ -84,6 +84,7 @@ class Jail:
             self.real = os.path.realpath(root)
             self.identity = _identity(os.fstat(self.fd))
             self._check_root()
+            self._known_as = [components(name) for name in (self.real, self.root, *self._logical(root))]
         except BaseException:
             os.close(self.fd)
             raise
@@ -105,6 +106,18 @@ class Jail:
             )
         if problem:
             raise StartupError(f"jail {self.root!r}: {problem}")
+
+    def _logical(self, root: str) -> list[str]:
+        """Return the names that a shell knows the root by, which went there through a link (PWD in environ(7))."""
+        shell = os.environ.get("PWD", "")
+        names = (shell, os.path.normpath(os.path.join(shell, root)))
+        return [name for name in names if os.path.isabs(name) and self._is_root(name)]
+
+    def _is_root(self, name: str) -> bool:
+        try:
+            return _identity(os.stat(name)) == self.identity
+        except OSError:
+            return False
 
     def close(self) -> None:
         """Close the descriptor."""
@@ -207,40 +220,12 @@ class Jail:
         A link with an absolute target, which RESOLVE_BENEATH refuses, is followed if it leads back inside.
         EXDEV says that the path leads out.
         """
-        for _ in range(_TRIES):
-            try:
-                return openat2(self.fd, relative or ".", flags, _BENEATH)
-            except OSError as error:
-                if error.errno == errno.EXDEV:
-                    return self._open_again(relative, flags)
-                if error.errno != errno.EAGAIN:
-                    raise
-        raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
-
-    def _open_again(self, relative: str, flags: int) -> int:
-        """Open by its true name what a link reaches that leaves the jail on its way, if it is beneath."""
-        parts = relative.split("/")
-        # A `..` behind a place outside would tell, by coming back, what exists there: so each place before one counts.
-        ends = [*(place for place, part in enumerate(parts) if part == ".."), len(parts)]
-        try:
-            names = [self._true_name(self.fd, "/".join(parts[:end]) or ".") for end in ends]
-        except OSError:  # what cannot be reached out there, missing or not, is nobody's business
-            names = [None]
-        if names[-1] is None or None in names:
-            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
-        return openat2(self.fd, names[-1] or ".", flags, _BENEATH)
-
-    def _true_name(self, dir_fd: int, path: str) -> str | None:
-        fd = openat2(dir_fd, path, os.O_PATH, RESOLVE_NO_MAGICLINKS)
-        try:
-            return self.beneath(_real_path(fd))
-        finally:
-            os.close(fd)
+        return open_beneath(self.fd, relative, flags, self._known_as)
 
     def _parts(self, path: str, base: str) -> list[str]:
         """Return the components of `path` from the root. Raises OutsideError if its text leaves the root."""
         absolute = path.startswith("/")
-        parts = self._absolute_parts(path) if absolute else _components(base) + _components(path)
+        parts = self._absolute_parts(path) if absolute else components(base) + components(path)
         depth = 0
         for part in parts:
             depth += -1 if part == ".." else 1
@@ -249,18 +234,11 @@ class Jail:
         return parts
 
     def _absolute_parts(self, path: str) -> list[str]:
-        parts = _components(path)
-        for root in (self.real, self.root):
-            base = _components(root)
-            if parts[: len(base)] == base:
-                return parts[len(base) :]
-        try:  # another name of a place in the jail, by a link outside it that the user made
-            inside = self._true_name(AT_FDCWD, path)
-        except OSError:
-            inside = None
-        if inside is None:
+        """Decide by the text: a look at a path outside could wait for ever, for a mount that does not answer."""
+        parts = inside(components(path), self._known_as)
+        if parts is None:
             raise OutsideError(_ABSOLUTE)
-        return _components(inside)
+        return parts
 
     def beneath(self, real: str) -> str | None:
         """Return the path from the root of an absolute path without links, or None if outside."""
@@ -284,10 +262,6 @@ class Jail:
             if folder == "/":
                 return False
             folder = os.path.dirname(folder)
-
-
-def _components(path: str) -> list[str]:
-    return [part for part in path.split("/") if part not in ("", ".")]
 
 
 def _identity(status: os.stat_result) -> tuple[int, int]:

@@ -1,5 +1,6 @@
 """The jail against somebody who plants links, odd names and odd files, and who asks for places outside."""
 
+import contextlib
 import os
 import stat
 import warnings
@@ -8,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from broker import beneath, kernel
+from broker import jail as jail_module
 from broker.jail import Jail, Located
 from broker.refusal import CwdEscape, PolicyDenied, StartupError
 
@@ -31,6 +34,7 @@ def ground(tmp_path: Path) -> Path:
         "absolute": str(tmp_path / "jail/sub"),
         "top": str(tmp_path / "jail"),
         "around": "../jail/a.txt",
+        "up": "..",
         "nowhere": "missing.txt",
         "nowhere-outside": "../outside/missing.txt",
         "loop": "loop",
@@ -98,7 +102,6 @@ def test_a_root_that_cannot_be_a_jail_stops_the_start(
         ("{ground}/jail", ""),
         ("{ground}/jail/sub", "sub"),
         ("/{ground}//jail/./sub", "sub"),
-        ("{ground}/alias/sub", "sub"),
     ],
 )
 def test_a_directory_beneath_the_root_is_found(
@@ -140,6 +143,7 @@ def test_a_directory_beneath_the_root_is_found(
         "{ground}/jail/../outside",
         "{ground}/jail/../jail",
         "{ground}/jailsub",
+        "{ground}/alias/sub",
         "sub\0",
         "\udc80",
         "x" * 300,
@@ -160,6 +164,58 @@ def test_a_root_given_through_a_link_is_known_by_both_names(ground: Path) -> Non
             assert located.relative == "sub"
             assert jail.check(str(ground / name / "new.txt"), located) == "new.txt"
     jail.close()
+
+
+def test_a_root_is_known_by_the_name_that_the_shell_went_there_by(
+    ground: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ground / "jail")
+    monkeypatch.setenv("PWD", str(ground / "alias"))
+    for root in (".", str(ground / "jail")):
+        jail = Jail(root)
+        with jail.locate(str(ground / "alias/sub")) as located:
+            assert located.relative == "sub"
+        jail.close()
+
+
+def test_a_name_that_the_shell_has_for_another_place_is_not_the_roots(
+    ground: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PWD", str(ground / "outside"))
+    jail = Jail(str(ground / "jail"))
+    with pytest.raises(CwdEscape):
+        jail.locate(str(ground / "outside"))
+    jail.close()
+
+
+@pytest.mark.parametrize(
+    "word",
+    ["/etc/passwd", "{ground}/outside/secret.txt", "{ground}/alias/a.txt", "../out/secret.txt", "../passwd", "../around",
+     "../absolute/deep", "../up/jail/a.txt", "../up/outside/x", "../nowhere-outside", "../magic/etc"],
+)  # fmt: skip
+def test_nothing_is_opened_but_beneath_the_root(
+    jail: Jail, ground: Path, sub: Located, monkeypatch: pytest.MonkeyPatch, word: str
+) -> None:
+    opened = []
+
+    def recorded(dir_fd: int, path: str, flags: int, resolve: int) -> int:
+        opened.append((dir_fd, resolve & kernel.RESOLVE_BENEATH))
+        return kernel.openat2(dir_fd, path, flags, resolve)
+
+    with monkeypatch.context() as patch:
+        for module in (beneath, jail_module):
+            patch.setattr(module, "openat2", recorded)
+        patch.setattr(os, "open", None)
+        patch.setattr(os, "stat", None)
+        with contextlib.suppress(PolicyDenied):
+            jail.check(word.format(ground=ground), sub)
+    assert set(opened) <= {(jail.fd, kernel.RESOLVE_BENEATH)}
+
+
+def test_links_in_a_ring_through_the_outside_come_to_an_end(jail: Jail, ground: Path, sub: Located) -> None:
+    (ground / "jail/ring").symlink_to("../jail/ring")
+    with pytest.raises(PolicyDenied):
+        jail.check("../ring", sub)
 
 
 def test_the_jail_stays_the_same_directory_when_its_name_is_taken_by_another(
@@ -186,13 +242,15 @@ def test_the_jail_stays_the_same_directory_when_its_name_is_taken_by_another(
         ("../top/a.txt", "sub/../top/a.txt"),
         ("../nowhere", "sub/../nowhere"),
         ("../around", "sub/../around"),
+        ("../up/jail/a.txt", "sub/../up/jail/a.txt"),
+        ("../up/jail/around", "sub/../up/jail/around"),
+        ("../absolute/../a.txt", "sub/../absolute/../a.txt"),
         ("../hard", "sub/../hard"),
         ("new.txt", "sub/new.txt"),
         ("new/deeper/x", "sub/new/deeper/x"),
         ("../a.txt/x", "sub/../a.txt/x"),
         ("{ground}/jail/a.txt", "a.txt"),
         ("{ground}/jail/new", "new"),
-        ("{ground}/alias/a.txt", "a.txt"),
         ("~", "sub/~"),
         ("-x", "sub/-x"),
     ],
@@ -234,6 +292,9 @@ def test_an_operand_beneath_the_root_passes(
         "{ground}/jail2/x",
         "{ground}/jail/../outside/secret.txt",
         "{ground}/none/../jail/a.txt",
+        "{ground}/alias/a.txt",
+        "../up/outside/secret.txt",
+        "../up/none/../jail/a.txt",
         "x" * 300,
     ],
 )
