@@ -97,7 +97,8 @@ class Rule(_Table, frozen=True):
     "none"              no word may stand here
     "a|b|c"             one of these words
     "/EXPRESSION/"      matches as a whole (RE2)
-    "path&/EXPRESSION/", "text&!/EXPRESSION/"   of that kind, and matches as a whole; does not contain a match
+    "path&/EXPRESSION/", "text&!/EXPRESSION/"   of that kind, and matches as a whole; does not contain a match.
+                        Of a path: so does the place that it ends at, links resolved
     """
 
     arguments: Literal["checked", "any"] = "checked"
