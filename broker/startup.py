@@ -145,7 +145,8 @@ class Broker(msgspec.Struct):
         gate = self.pipeline.gate
         try:
             self.trail.rotate()
-            new = build_gate(configuration.read(self.environ), gate.jail)
+            settings = configuration.read(self.environ)
+            new = build_gate(settings, gate.jail)
         except StartupError as error:
             warn(f"reload refused, the old policy stays in force: {error}")
             return
@@ -154,6 +155,7 @@ class Broker(msgspec.Struct):
             return
         self.pipeline.gate = new
         self.trail.reload(new.policy.digest, new.redactor.redact)
+        warn(f"reloaded: policy {settings.found.path} is in force as it stands now")
 
     def close(self) -> None:
         """Kill what runs, and close the trail."""

@@ -43,6 +43,8 @@ def test_a_reload_takes_the_policy_as_it_stands_now(client: BareClient) -> None:
     hang_up(client, "is in force")
     assert client.run(1, "cat readme.txt")["code"] == "POLICY_DENIED"
     assert client.run(2, "echo hi")["stdout"] == "hi\n"
+    said = f"hardened-terminal-mcp: reloaded: policy {client.place.policy} is in force as it stands now\n"
+    assert client.stderr == said
 
 
 BAD = {
