@@ -111,6 +111,10 @@ def _read(path: str) -> bytes:
         with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
             problem = _unfit(path, os.fstat(file.fileno()))
             raw = b"" if problem else file.read(POLICY_LIMIT_BYTES + 1)
+    except FileNotFoundError as error:
+        raise StartupError(
+            f"policy {path}: {error.strerror}; write one with: {NAME} init --output {path}"
+        ) from None
     except OSError as error:
         raise StartupError(f"policy {path}: {error.strerror}") from None
     if problem:

@@ -1,10 +1,13 @@
 """The two processes as they run: what each has loaded, and what the frontend was given."""
 
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+from tests.support.documents import README
 from tests.support.place import CANARY_NAME
 from tests.support.processes import command_line, environment, mapped_files, peak_memory_bytes
 from tests.support.raw_client import RawClient
@@ -63,6 +66,17 @@ def test_the_running_frontend_has_the_sdk_and_not_the_regex_engine_mapped(raw: R
     mapped = mapped_files(raw.frontend_pid())
     assert any("pydantic_core" in path for path in mapped), "the SDK's extension module is seen"
     assert not [path for path in mapped if "re2" in path]
+
+
+def test_the_name_that_the_readme_signals_is_the_brokers_and_not_the_frontends(raw: RawClient) -> None:
+    (name,) = re.findall(r"pkill -HUP -x (\S+)", README.read_text(encoding="utf-8"))
+    assert process_name(raw.pid) == name
+    assert process_name(raw.frontend_pid()) != name
+
+
+def process_name(pid: int) -> str:
+    """Return the name by which pkill(1) knows a process."""
+    return Path(f"/proc/{pid}/comm").read_text(encoding="utf-8").strip()
 
 
 def test_the_running_frontend_is_an_isolated_interpreter(raw: RawClient) -> None:
