@@ -26,6 +26,7 @@ RESOLVE_NO_MAGICLINKS: Final = 0x02
 RESOLVE_NO_SYMLINKS: Final = 0x04
 RESOLVE_BENEATH: Final = 0x08
 RESOLVE_IN_ROOT: Final = 0x10
+RESOLVE_CACHED: Final = 0x20
 _OPEN_HOW: Final = struct.Struct("=QQQ")  # struct open_how: flags, mode, resolve
 
 # linux/landlock.h
@@ -56,6 +57,9 @@ _PR_CAP_AMBIENT: Final = 47
 _PR_CAP_AMBIENT_CLEAR_ALL: Final = 4
 
 # linux/capability.h: version 3, header {version, pid}, two times {effective, permitted, inheritable}
+_SYSINFO: Final = struct.Struct(
+    "=80xH46x"
+)  # linux/sysinfo.h: `procs` behind uptime, loads and memory, to 128 bytes
 _NO_CAPABILITIES: Final = ctypes.create_string_buffer(struct.pack("=6I", *[0] * 6), 24)
 _CAPABILITY_HEADER: Final = ctypes.create_string_buffer(struct.pack("=Ii", 0x20080522, 0), 8)
 _CAPABILITIES: Final = 64
@@ -236,6 +240,14 @@ def set_times(path: str, times: bytes | None, *, follow: bool) -> None:
         0 if follow else AT_SYMLINK_NOFOLLOW,
         patient=True,
     )
+
+
+def tasks() -> int:
+    """Return how many tasks exist on the machine, so at least as many as this user has (sysinfo(2)). Raises OSError."""
+    buffer = ctypes.create_string_buffer(_SYSINFO.size)
+    call("sysinfo", ctypes.addressof(buffer))
+    count: int = _SYSINFO.unpack(buffer.raw)[0]
+    return count
 
 
 def forbid_inspection() -> None:

@@ -10,6 +10,7 @@ import resource
 from functools import cache
 from typing import Final
 
+from broker import kernel
 from broker.schema import Limits
 
 RLimits = tuple[tuple[int, int], ...]
@@ -40,7 +41,7 @@ def apply(pid: int, rlimits: RLimits, tasks: int) -> None:
     pairs = (
         rlimits
         if os.geteuid() == 0
-        else (*rlimits, (resource.RLIMIT_NPROC, _lowered(resource.RLIMIT_NPROC, _tasks_now() + tasks)))
+        else (*rlimits, (resource.RLIMIT_NPROC, _lowered(resource.RLIMIT_NPROC, kernel.tasks() + tasks)))
     )
     try:
         for kind, value in pairs:
@@ -52,9 +53,3 @@ def apply(pid: int, rlimits: RLimits, tasks: int) -> None:
 def _lowered(kind: int, value: int) -> int:
     hard = resource.getrlimit(kind)[1]
     return value if hard == _INFINITE else min(value, hard)
-
-
-def _tasks_now() -> int:
-    """Return how many tasks exist on the machine, so at least as many as this user has (proc_loadavg(5))."""
-    with open("/proc/loadavg", "rb", buffering=0) as facts:
-        return int(facts.read(128).split()[3].split(b"/")[1])

@@ -28,7 +28,7 @@ _X86_64: Final = """
     0:read write open close stat 8:lseek mmap mprotect munmap brk 16:ioctl 20:writev 28:madvise shmget
     shmat shmctl 41:socket connect accept sendto recvfrom sendmsg recvmsg shutdown bind listen
     getsockname getpeername socketpair 56:clone fork vfork execve exit wait4 kill 64:semget semop semctl
-    shmdt msgget msgsnd msgrcv msgctl fcntl 85:creat 90:chmod fchmod chown fchown lchown 101:ptrace
+    shmdt msgget msgsnd msgrcv msgctl fcntl 85:creat 90:chmod fchmod chown fchown lchown 99:sysinfo 101:ptrace
     103:syslog 105:setuid setgid 113:setreuid setregid 116:setgroups setresuid 119:setresgid 126:capset 129:rt_sigqueueinfo
     132:utime mknod uselib personality ustat 139:sysfs 141:setpriority sched_setparam
     144:sched_setscheduler 153:vhangup modify_ldt pivot_root _sysctl prctl 159:adjtimex 161:chroot
@@ -52,7 +52,7 @@ _AARCH64: Final = """
     104:kexec_load init_module delete_module 112:clock_settime 116:syslog ptrace sched_setparam
     sched_setscheduler 122:sched_setaffinity 129:kill tkill tgkill 138:rt_sigqueueinfo 140:setpriority 142:reboot setregid
     setgid setreuid setuid setresuid 149:setresgid 159:setgroups 161:sethostname setdomainname 167:prctl
-    170:settimeofday adjtimex 180:mq_open mq_unlink 186:msgget msgctl msgrcv msgsnd semget semctl semtimedop
+    170:settimeofday adjtimex 179:sysinfo mq_open mq_unlink 186:msgget msgctl msgrcv msgsnd semget semctl semtimedop
     semop shmget shmctl shmat shmdt socket socketpair bind listen accept connect getsockname getpeername
     sendto recvfrom 210:shutdown sendmsg recvmsg 214:brk munmap 217:add_key request_key keyctl clone execve
     mmap 224:swapon swapoff mprotect 233:madvise remap_file_pages mbind 237:set_mempolicy migrate_pages

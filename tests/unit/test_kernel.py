@@ -199,3 +199,8 @@ def test_another_system_is_refused_by_name() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=BOUND_S, check=True
     )
     assert "this is darwin" in ended.stdout
+
+
+def test_tasks_are_counted_as_the_kernel_counts_them() -> None:
+    counted = int(Path("/proc/loadavg").read_text().split()[3].split("/")[1])
+    assert abs(kernel.tasks() - counted) < 100
