@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from broker import kernel
+from broker.beneath import components, inside, open_beneath
 from broker.kernel import AT_EMPTY_PATH, AT_FDCWD, AT_SYMLINK_NOFOLLOW, Question
 from broker.syscalls import NUMBER
 
@@ -26,6 +27,9 @@ _XATTR_SIZE_MAX: Final = 65_536
 _OWN_FDS: Final = ("/proc/self/fd/", "/dev/fd/", "/proc/thread-self/fd/")
 """How libraries name an open file: these lead to the asker's descriptors, not to ours."""
 
+_NOT_CACHED: Final = (errno.EAGAIN, errno.EINVAL)
+"""What RESOLVE_CACHED answers where the cache does not tell, and on kernels that do not know it (openat2(2))."""
+
 _TIMESPECS: Final = struct.Struct("=4q")
 _UTIMBUF: Final = struct.Struct("=2q")
 
@@ -34,6 +38,26 @@ def _signed(value: int) -> int:
     """Return what the kernel reads as an int."""
     low = value & 0xFFFFFFFF
     return low - (1 << 32) if low >> 31 else low
+
+
+def _own(fd: int) -> str:
+    return "cwd" if fd == AT_FDCWD else f"fd/{fd}"
+
+
+def _how(flags: int) -> int:
+    return os.O_PATH | (os.O_NOFOLLOW if flags & AT_SYMLINK_NOFOLLOW else 0)
+
+
+def _open_beneath(root: str, relative: str, how: int, name: list[str]) -> int:
+    root_fd = os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        return open_beneath(root_fd, relative, how, [name])
+    except OSError as error:
+        if error.errno == errno.EXDEV:
+            raise PermissionError(errno.EPERM, os.strerror(errno.EPERM)) from None
+        raise
+    finally:
+        os.close(root_fd)
 
 
 class Asker:
@@ -68,8 +92,8 @@ class Asker:
             raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
         return text
 
-    def open(self, dir_fd: int, path: bytes, flags: int) -> int:
-        """Open what the asker means, as an O_PATH descriptor of ours. Raises OSError."""
+    def open(self, dir_fd: int, path: bytes, flags: int, *, resolve: int) -> int:
+        """Open what the asker means, as an O_PATH descriptor of ours, by openat2's `resolve`. Raises OSError."""
         if not path:
             if not flags & AT_EMPTY_PATH:
                 raise OSError(errno.ENOENT, os.strerror(errno.ENOENT))
@@ -80,14 +104,30 @@ class Asker:
                 return self._open_own(int(name[len(prefix) :]))
         base_fd = self._open_own(dir_fd)
         try:
-            how = os.O_PATH | (os.O_NOFOLLOW if flags & AT_SYMLINK_NOFOLLOW else 0)
-            return kernel.openat2(base_fd, path, how, kernel.RESOLVE_NO_MAGICLINKS)
+            return kernel.openat2(base_fd, path, _how(flags), kernel.RESOLVE_NO_MAGICLINKS | resolve)
         finally:
             os.close(base_fd)
 
+    def open_in(self, dir_fd: int, path: bytes, flags: int, roots: tuple[str, ...]) -> int:
+        """Open what the asker means as `open` does, if that lies in one of `roots`: outside them only the kernel's
+        cache is asked, so that a mount that does not answer cannot keep the thread from others. Raises OSError.
+        """
+        try:
+            return self.open(dir_fd, path, flags, resolve=kernel.RESOLVE_CACHED)
+        except OSError as error:
+            if error.errno not in _NOT_CACHED:
+                raise
+        meant = os.path.join(os.readlink(f"{self._place}/{_own(dir_fd)}"), os.fsdecode(path))
+        kernel.seccomp_waits(self._listener_fd, self._question)
+        for root in roots:
+            name = components(root)
+            relative = inside(components(meant), [name])
+            if relative is not None:
+                return _open_beneath(root, "/".join(relative), _how(flags), name)
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
     def _open_own(self, fd: int) -> int:
-        own = "cwd" if fd == AT_FDCWD else f"fd/{fd}"
-        opened = os.open(f"{self._place}/{own}", os.O_PATH | os.O_CLOEXEC)
+        opened = os.open(f"{self._place}/{_own(fd)}", os.O_PATH | os.O_CLOEXEC)
         try:
             kernel.seccomp_waits(self._listener_fd, self._question)
         except OSError:
@@ -207,7 +247,7 @@ def _make(listener_fd: int, question: Question, roots: tuple[str, ...]) -> None:
     change = _BY_NUMBER[question.number](asker, question.arguments)
     path = b"" if change.path is None else asker.text(change.path, _PATH_MAX)
     flags = change.flags | AT_EMPTY_PATH if change.path is None else change.flags
-    target_fd = asker.open(change.dir_fd, path, flags)
+    target_fd = asker.open_in(change.dir_fd, path, flags, roots)
     try:
         own_path = f"/proc/self/fd/{target_fd}"
         _check_inside(os.readlink(own_path), roots)
@@ -222,10 +262,19 @@ def _check_inside(real: str, roots: tuple[str, ...]) -> None:
         raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
 
 
-def identity_at(listener_fd: int, question: Question, address: int) -> tuple[int, int]:
-    """Return device and inode of the file that the asker's path at `address` leads to. Raises OSError."""
+def identity_at(listener_fd: int, question: Question, address: int, *, patient: bool) -> tuple[int, int]:
+    """Return device and inode of the file that the asker's path at `address` leads to. Raises OSError.
+
+    Unless `patient`, BlockingIOError says that only a file system can tell, which may take its time.
+    """
     asker = Asker(listener_fd, question)
-    fd = asker.open(AT_FDCWD, asker.text(address, _PATH_MAX), 0)
+    path = asker.text(address, _PATH_MAX)
+    try:
+        fd = asker.open(AT_FDCWD, path, 0, resolve=0 if patient else kernel.RESOLVE_CACHED)
+    except OSError as error:
+        if not patient and error.errno in _NOT_CACHED:
+            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN)) from None
+        raise
     try:
         status = os.fstat(fd)
     finally:

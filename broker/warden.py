@@ -27,6 +27,8 @@ from broker.limits import RLimits
 from broker.syscalls import NUMBER
 
 _EXECVE = NUMBER["execve"]
+_MOST_ASIDE = 8
+"""Questions at a time that wait for a file system: on one that does not answer they stay for good."""
 
 
 class Terms(NamedTuple):
@@ -62,6 +64,7 @@ class Warden:
         self._ended = False
         self._ending = _thread.allocate_lock()
         self._swept = False
+        self._aside: set[int] = set()
 
     def live(self) -> None:
         """Answer and act, until `close`."""
@@ -181,19 +184,54 @@ class Warden:
             self._dismiss(listener_fd)  # nothing is left to ask; without a listener the kernel answers ENOSYS
         return 0
 
-    @staticmethod
     def _decide_on_program(
-        listener_fd: int, loaders: frozenset[tuple[int, int]] | None, question: Question
+        self, listener_fd: int, loaders: frozenset[tuple[int, int]] | None, question: Question
     ) -> int:
         """Let a further exec through to Landlock, unless it is a loader's own.
 
         A program of several threads may change the path after this look. It gains code in its own process that way,
         which it has already, and no right.
         """
-        if loaders is None or metadata.identity_at(listener_fd, question, question.arguments[0]) in loaders:
+        if loaders is None:
             return errno.EACCES
-        kernel.seccomp_continue(listener_fd, question)
+        try:
+            return _program_let_through(listener_fd, loaders, question, patient=False)
+        except BlockingIOError:
+            return self._decide_aside(listener_fd, loaders, question)
+
+    def _decide_aside(self, listener_fd: int, loaders: frozenset[tuple[int, int]], question: Question) -> int:
+        """Decide in a thread of its own, as the file system may never answer, and the others go on."""
+        if len(self._aside) >= _MOST_ASIDE:
+            return errno.EAGAIN
+        own_fd = os.dup(listener_fd)  # the other one is closed when no asker is left
+
+        def decide() -> None:
+            try:
+                self._settle(
+                    own_fd, question, lambda: _program_let_through(own_fd, loaders, question, patient=True)
+                )
+            finally:
+                self._aside.discard(own_fd)
+                os.close(own_fd)
+
+        self._aside.add(own_fd)
+        try:
+            _thread.start_new_thread(decide, ())
+        except BaseException:
+            self._aside.discard(own_fd)
+            os.close(own_fd)
+            raise
         return 0
+
+
+def _program_let_through(
+    listener_fd: int, loaders: frozenset[tuple[int, int]], question: Question, *, patient: bool
+) -> int:
+    path = question.arguments[0]
+    if metadata.identity_at(listener_fd, question, path, patient=patient) in loaders:
+        return errno.EACCES
+    kernel.seccomp_continue(listener_fd, question)
+    return 0
 
 
 def _remove(folder: str, removed: Latch) -> None:

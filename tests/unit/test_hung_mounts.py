@@ -1,0 +1,120 @@
+"""A place outside that does not answer holds up the program that asks for it, and nobody else."""
+
+import errno
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from broker import canary, kernel
+from broker.elf import loader_of
+from broker.profile import Profile
+from tests.support.confined import Confined
+
+pytestmark = pytest.mark.skipif(not canary.facts().scoped, reason="this kernel lacks Landlock ABI 6")
+
+
+@pytest.fixture
+def confined(tmp_path: Path) -> Iterator[Confined]:
+    with Confined(tmp_path) as confined:
+        yield confined
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """An empty cache of names; returns the paths that the file systems themselves were asked for."""
+    asked = []
+
+    def opened(dir_fd: int, path: str | bytes, flags: int, resolve: int) -> int:
+        if resolve & kernel.RESOLVE_CACHED:
+            raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+        asked.append(os.fsdecode(path))
+        return kernel_openat2(dir_fd, path, flags, resolve)
+
+    kernel_openat2 = kernel.openat2
+    monkeypatch.setattr(kernel, "openat2", opened)
+    return asked
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "chmod 640 file",
+        "cd sub; chmod 640 ../file",
+        "chmod 640 link",
+        'chmod 640 "$PWD/file"',
+        "chmod 640 back",
+    ],
+)
+def test_metadata_in_the_jail_changes_where_no_cache_knows_it(
+    confined: Confined, looks: list[str], change: str
+) -> None:
+    file = confined.root / "file"
+    file.touch(0o600)
+    (confined.root / "sub").mkdir()
+    (confined.root / "link").symlink_to("file")
+    (confined.root / "back").symlink_to(file)
+    profile = Profile(writes=True, may_run_own=True, may_run=confined.programs("chmod"))
+    assert confined.run("sh", "-c", change, profile=profile).exit_code == 0
+    assert file.stat().st_mode & 0o777 == 0o640
+    assert looks == []
+
+
+def test_metadata_in_the_temporary_folder_changes_where_no_cache_knows_it(
+    confined: Confined, looks: list[str]
+) -> None:
+    profile = Profile(temporary=True, may_run_own=True, may_run=confined.programs("chmod", "stat"))
+    script = 'cd "$TMPDIR"; : >a; chmod 640 a; chmod 604 "$TMPDIR/a"; stat -c %a a'
+    assert confined.run("sh", "-c", script, profile=profile).stdout == "604\n"
+    assert looks == []
+
+
+@pytest.mark.parametrize("path", ["{outside}", "../outside", "link", "fine/../../outside"])
+def test_metadata_outside_is_refused_without_a_look(
+    confined: Confined, looks: list[str], tmp_path: Path, path: str
+) -> None:
+    outside = tmp_path / "outside"
+    outside.touch(0o600)
+    (confined.root / "fine").mkdir()
+    (confined.root / "link").symlink_to(outside)
+    ended = confined.run("chmod", "777", path.format(outside=outside), profile=Profile(writes=True))
+    assert "Operation not permitted" in ended.stderr
+    assert outside.stat().st_mode & 0o777 == 0o600
+    assert looks == []
+
+
+def test_a_program_whose_file_system_does_not_answer_holds_up_no_other(
+    confined: Confined, looks: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, answers = threading.Event(), threading.Event()
+    opened = kernel.openat2
+
+    def hung(dir_fd: int, path: str | bytes, flags: int, resolve: int) -> int:
+        if os.fsdecode(path) == "/usr/bin/id" and not resolve & kernel.RESOLVE_CACHED:
+            asked.set()
+            answers.wait(60)
+        return opened(dir_fd, path, flags, resolve)
+
+    monkeypatch.setattr(kernel, "openat2", hung)
+    profile = Profile(may_run=confined.programs("id", "echo"))
+    first = threading.Thread(
+        target=confined.run, args=("sh", "-c", "/usr/bin/id"), kwargs={"profile": profile}
+    )
+    first.start()
+    try:
+        assert asked.wait(20)
+        assert confined.run("sh", "-c", "/usr/bin/echo on", profile=profile).stdout == "on\n"
+    finally:
+        answers.set()
+        first.join()
+    assert "/usr/bin/echo" in looks
+
+
+def test_the_loader_is_refused_where_no_cache_knows_it(confined: Confined, looks: list[str]) -> None:
+    profile = Profile(may_run=confined.programs("cat"))
+    ended = confined.run("sh", "-c", f"exec {loader_of('/usr/bin/id')} /usr/bin/id", profile=profile)
+    assert ended.exit_code == 126
+    assert "uid=" not in ended.stdout
+    assert loader_of("/usr/bin/id") in looks
