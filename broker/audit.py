@@ -23,6 +23,7 @@ from broker.audit_text import DETAIL_CHARACTERS, REASON_CHARACTERS, Redact, Show
 from broker.refusal import AuditUnavailable, StartupError
 from protocol.messages import CommandResult
 
+_ELSEWHERE = "HTMCP_AUDIT_LOG or [audit] log names another place"
 _Failure = (OSError, TrailFaultError, BrokenChainError)
 
 
@@ -91,9 +92,10 @@ class Trail:
             if durability == "sync":
                 chain.commit.start()
         except FileNotFoundError:
-            raise StartupError(f"audit log {path}: folder {os.path.dirname(path)} does not exist") from None
+            folder = os.path.dirname(path)
+            raise StartupError(f"audit log {path}: folder {folder} does not exist; {_ELSEWHERE}") from None
         except OSError as error:
-            raise StartupError(f"audit log {path}: {error.strerror or error}") from None
+            raise StartupError(f"audit log {path}: {error.strerror or error}; {_ELSEWHERE}") from None
         except (TrailFaultError, BrokenChainError) as error:
             raise StartupError(f"audit log {path}: {error}") from None
         return cls(
@@ -270,8 +272,10 @@ def _open_file(path: str) -> TrailFile:
     try:
         return TrailFile.open(path, create=not rotated_files(path))
     except FileNotFoundError:
-        if os.path.isdir(os.path.dirname(path)):
+        if rotated_files(path):
             raise TrailFaultError(
                 "it is missing, but rotated files stand beside it; see `audit repair`"
             ) from None
+        if os.path.isdir(os.path.dirname(path)):
+            raise TrailFaultError(f"no file can be made there; {_ELSEWHERE}") from None
         raise

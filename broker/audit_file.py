@@ -34,6 +34,8 @@ _FLAGS = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK 
 _APPEND_BYTE = 1 << 62
 _SESSION_BYTES = 1 << 61
 
+_NEXT = "see `audit verify`, then `audit repair`"
+
 
 class TrailFaultError(Exception):
     """The trail cannot be used as it stands; the message is one line for the operator, without the path."""
@@ -132,7 +134,7 @@ class TrailFile:
         try:
             self.head = read_chain(self.fd, head, size, seen)
         except BrokenChainError as error:
-            raise TrailFaultError(f"the trail does not verify: {error}") from None
+            raise TrailFaultError(f"the trail does not verify ({_NEXT}): {error}") from None
         if self.head.end < size:
             self._set_aside(size, set_aside)
 
@@ -157,7 +159,7 @@ class TrailFile:
         try:
             self.head = verified_tail(self.fd, size)
         except BrokenChainError as error:
-            raise TrailFaultError(f"the trail does not verify: {error}") from None
+            raise TrailFaultError(f"the trail does not verify ({_NEXT}): {error}") from None
 
     def append(self, line: bytes, seq: int, own_hash: str) -> None:
         """Append one record with one write, all of it or nothing. The append lock is held. Raises OSError."""

@@ -290,7 +290,7 @@ def _why(error: OSError) -> str:
 
 def _startup_reason(error: OSError | ValueError) -> str:
     if isinstance(error, FileNotFoundError):
-        return "does not exist"
+        return "does not exist; HTMCP_JAIL_ROOT or [jail] root names a folder that does"
     if isinstance(error, NotADirectoryError):
         return "is not a directory"
     return error.strerror if isinstance(error, OSError) and error.strerror else "is no path"

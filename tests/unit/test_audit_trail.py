@@ -174,8 +174,16 @@ def test_a_trail_is_only_readable_for_its_owner(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_missing_is_not_made_for_a_named_trail(tmp_path: Path) -> None:
-    with pytest.raises(StartupError, match="does not exist"):
+    with pytest.raises(StartupError, match=r"does not exist; HTMCP_AUDIT_LOG or .* names another place"):
         open_trail(tmp_path / "missing" / "audit.jsonl")
+
+
+def test_a_place_where_no_file_can_be_made_is_not_taken_for_a_trail_that_was_removed(tmp_path: Path) -> None:
+    with pytest.raises(StartupError, match=r"no file can be made there; HTMCP_AUDIT_LOG"):
+        open_trail(Path("/proc/a.jsonl"))
+    (tmp_path / "audit.jsonl.000000000001").touch()
+    with pytest.raises(StartupError, match="rotated files stand beside it"):
+        open_trail(tmp_path / "audit.jsonl")
 
 
 @pytest.mark.parametrize("mask", [0o000, 0o022, 0o077])
@@ -250,7 +258,7 @@ def test_nothing_but_calls_is_recorded_when_nothing_happens(path: Path) -> None:
 def test_a_file_that_is_no_trail_is_refused_and_left_alone(path: Path, content: bytes) -> None:
     path.write_bytes(content)
     path.chmod(0o600)
-    with pytest.raises(StartupError, match="does not verify"):
+    with pytest.raises(StartupError, match=r"does not verify .*audit repair"):
         open_trail(path)
     assert path.read_bytes() == content
 
@@ -262,7 +270,7 @@ def test_a_trail_that_was_tampered_with_is_refused_and_left_alone(path: Path) ->
     trail.close()
     changed = path.read_bytes().replace(b"ls -l", b"rm -r", 1)
     path.write_bytes(changed)
-    with pytest.raises(StartupError, match="does not verify"):
+    with pytest.raises(StartupError, match=r"does not verify .*audit repair"):
         open_trail(path)
     assert path.read_bytes() == changed
 
