@@ -25,7 +25,7 @@ _FARTHEST_JUMP: Final = 255
 _NUMBER_AT, _ARCHITECTURE_AT, _ARGUMENTS_AT = 0, 4, 16
 
 # linux/seccomp.h; asm-generic/errno-base.h
-_EPERM, _EACCES, _EDOM, _ENOSYS = 1, 13, 33, 38
+_EPERM, _EACCES, _EINVAL, _EDOM, _ENOSYS, _EOPNOTSUPP = 1, 13, 22, 33, 38, 95
 
 
 def _answer(value: int) -> Code:
@@ -38,6 +38,10 @@ ASK: Final = _answer(0x7FC00000)
 """SECCOMP_RET_USER_NOTIF: the holder of the filter's listener answers."""
 FORBIDDEN: Final = _answer(0x00050000 | _EPERM)
 REFUSED: Final = _answer(0x00050000 | _EACCES)
+UNKNOWN: Final = _answer(0x00050000 | _EINVAL)
+"""For operations that no kernel would know: EINVAL."""
+UNSUPPORTED: Final = _answer(0x00050000 | _EOPNOTSUPP)
+"""For what callers know that some file systems lack."""
 STRANGE: Final = _answer(0x00050000 | _EDOM)
 """For the trial whether filters work: nobody else answers so."""
 ABSENT: Final = _answer(0x00050000 | _ENOSYS)
@@ -127,12 +131,10 @@ _DANGEROUS_IOCTLS: Final = (
     0x40046602,  # FS_IOC32_SETFLAGS
     0x401C5820,  # FS_IOC_FSSETXATTR
 )
-_CALLS_OTHERS: Final = (
-    8,
-    15,
-    1024,
-    1026,
-)  # fcntl.h: F_SETOWN, F_SETOWN_EX, F_SETLEASE (holds up writers), F_NOTIFY
+# fcntl.h, linux/fcntl.h: F_SETOWN, F_SETSIG, F_SETOWN_EX (signals to others), F_SETLEASE, F_SETDELEG (hold up who opens
+# the file), F_NOTIFY; then descriptors, flags, locks and questions, sizes of pipes, seals, hints
+_CALLS_OTHERS: Final = (8, 10, 15, 1024, 1026, 1040)
+_OPERATIONS: Final = (*range(8), 9, 11, 16, 17, 36, 37, 38, 1025, *range(1027, 1040))
 
 # linux/sched.h, asm-generic/signal.h
 _CLONE_FS: Final = 0x00000200
@@ -161,10 +163,13 @@ semget semop semtimedop setdomainname sethostname setns settimeofday shmat shmct
 swapoff swapon sysfs syslog umount2 uselib ustat vhangup _sysctl
 """
 _ABSENT: Final = """
-clone3 execveat inotify_init inotify_init1 io_setup io_destroy io_submit io_cancel io_getevents
-io_uring_enter io_uring_register io_uring_setup memfd_create memfd_secret modify_ldt pidfd_send_signal
+clone3 execveat file_getattr getxattrat inotify_init inotify_init1 io_setup io_destroy io_submit io_cancel io_getevents
+io_uring_enter io_uring_register io_uring_setup listxattrat memfd_create memfd_secret modify_ldt pidfd_send_signal
 removexattrat setxattrat userfaultfd
 """
+_ATTRIBUTES_BY_PATH: Final = ("getxattr", "lgetxattr", "listxattr", "llistxattr")
+"""Landlock does not look at these: they would read attributes of every file of the user. Of an open file they can be
+read (fgetxattr)."""
 _METADATA: Final = """
 chmod chown fchmod fchmodat fchmodat2 fchown fchownat fremovexattr fsetxattr futimesat lchown lremovexattr
 lsetxattr removexattr removexattrat setxattr setxattrat utime utimensat utimes
@@ -193,6 +198,7 @@ def common_filter() -> bytes:
     little.
     """
     verdicts = dict.fromkeys(_FORBIDDEN.split(), FORBIDDEN) | dict.fromkeys(_ABSENT.split(), ABSENT)
+    verdicts |= dict.fromkeys(_ATTRIBUTES_BY_PATH, UNSUPPORTED)
     own = if_equal(0, 0, ALLOW, FORBIDDEN)  # process 0 is the caller itself
     for name in ("prlimit64", "sched_setaffinity", "sched_setattr", "sched_setparam", "sched_setscheduler"):
         verdicts[name] = own
@@ -201,7 +207,7 @@ def common_filter() -> bytes:
     verdicts["personality"] = if_among(0, (0, _ALL), ALLOW, FORBIDDEN)  # the default, and the question
     verdicts["unshare"] = if_equal(0, _CLONE_FS, ALLOW, FORBIDDEN)  # for a umask of the thread's own
     verdicts["ioctl"] = if_among(1, _DANGEROUS_IOCTLS, FORBIDDEN, ALLOW)
-    verdicts["fcntl"] = if_among(1, _CALLS_OTHERS, FORBIDDEN, ALLOW)
+    verdicts["fcntl"] = if_among(1, _OPERATIONS, ALLOW, if_among(1, _CALLS_OTHERS, FORBIDDEN, UNKNOWN))
     # a pair of datagram sockets could be turned to any socket in the file system, by connect(2) or an address
     connected = if_bits(
         1, _SOCK_TYPE_MASK, _SOCK_STREAM, ALLOW, if_bits(1, _SOCK_TYPE_MASK, _SOCK_SEQPACKET, ALLOW, REFUSED)
@@ -273,6 +279,29 @@ def filter_for(rules: FilterRules) -> bytes:
     # of two filters that ask, the newer one's listener answers: a program must not be its own judge
     verdicts["seccomp"] = if_bits(1, _NEW_LISTENER, 0, ALLOW, FORBIDDEN)
     return assemble(verdicts)
+
+
+_SOME_ADDRESS: Final = 0x7EADBEE1_7EADBEE2
+"""Stands for an address, as `_SOME_THREAD` for a number."""
+USUAL: Final = FilterRules(_SOME_ADDRESS)
+"""What the filter of the least profile leaves open: most programs have it, whatever they may read."""
+
+
+@cache
+def _usual_template() -> bytes:
+    return filter_for(USUAL)
+
+
+def usual_filter(exec_address: int) -> bytes:
+    """Return the filter of `USUAL` for another address."""
+    filled = _usual_template()
+    for shift in (0, 32):
+        old, new = (
+            (value >> shift & 0xFFFFFFFF).to_bytes(4, sys.byteorder)
+            for value in (_SOME_ADDRESS, exec_address)
+        )
+        filled = filled.replace(old, new)
+    return filled
 
 
 def spawn_asks() -> bytes:

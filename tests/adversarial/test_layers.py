@@ -259,6 +259,16 @@ ATTACKS = [
         WRITING,
     ),
     Attack(
+        "seccomp, attributes of files outside",
+        "import os; os.listxattr({outside!r}); print('ESCAPED')",
+        without_verdict("listxattr"),
+    ),
+    Attack(
+        "seccomp, a lease on a file that may be read",
+        "import fcntl; f = open({readable!r}); fcntl.fcntl(f, 1024, fcntl.F_RDLCK); print('ESCAPED')",
+        without_verdict("fcntl"),
+    ),
+    Attack(
         "set-id bits",
         "import os; os.close(os.open('made', os.O_CREAT | os.O_WRONLY, 0o4700)); "
         "print('ESCAPED' if os.stat('made').st_mode & 0o4000 else '')",

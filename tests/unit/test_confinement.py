@@ -1,5 +1,6 @@
 """From profile to layers: what each grant adds, and that nothing else comes with it."""
 
+import fcntl
 import os
 import signal
 import struct
@@ -19,7 +20,7 @@ from broker.syscalls import AUDIT_ARCHITECTURE, LAST, MACHINE, NUMBER, numbers
 PLACES = Places(jail="/jail", home="/home-of-nobody")
 ADDRESS = 0x7F12_3456_7890
 NATIVE = AUDIT_ARCHITECTURE[MACHINE]
-ALLOWED, FORBIDDEN, REFUSED, ABSENT, ASKED, KILLED = (
+ALLOWED, FORBIDDEN, REFUSED, ABSENT, ASKED, KILLED, UNKNOWN, UNSUPPORTED = (
     code[0][3]
     for code in (
         seccomp.ALLOW,
@@ -28,6 +29,8 @@ ALLOWED, FORBIDDEN, REFUSED, ABSENT, ASKED, KILLED = (
         seccomp.ABSENT,
         seccomp.ASK,
         seccomp.KILL,
+        seccomp.UNKNOWN,
+        seccomp.UNSUPPORTED,
     )
 )
 
@@ -173,8 +176,40 @@ def test_with_may_run_exec_is_left_to_landlock() -> None:
     assert answer(filter_for(FilterRules(ADDRESS, programs=True, execs_ask=True)), "execve", 1) == ASKED
 
 
+@pytest.mark.parametrize("name", ["getxattr", "lgetxattr", "listxattr", "llistxattr"])
+def test_no_attribute_is_read_by_a_path(name: str) -> None:
+    assert answer(common_filter(), name) == UNSUPPORTED
+
+
+@pytest.mark.parametrize(
+    ("operation", "expected"),
+    [
+        (fcntl.F_DUPFD_CLOEXEC, ALLOWED),
+        (fcntl.F_GETFL, ALLOWED),
+        (fcntl.F_SETLKW, ALLOWED),
+        (fcntl.F_OFD_SETLK, ALLOWED),
+        (fcntl.F_SETPIPE_SZ, ALLOWED),
+        (fcntl.F_SETOWN, FORBIDDEN),
+        (fcntl.F_SETLEASE, FORBIDDEN),
+        (1040, FORBIDDEN),  # F_SETDELEG
+        (1041, UNKNOWN),
+        (12, UNKNOWN),
+    ],
+)
+def test_an_operation_on_a_descriptor_that_nobody_judged_is_unknown(operation: int, expected: int) -> None:
+    assert answer(common_filter(), "fcntl", 3, operation) == expected
+
+
 def test_execveat_and_files_in_memory_are_refused_in_every_profile() -> None:
-    for name in ("execveat", "memfd_create", "io_uring_setup", "clone3", "userfaultfd"):
+    for name in (
+        "execveat",
+        "memfd_create",
+        "io_uring_setup",
+        "clone3",
+        "userfaultfd",
+        "getxattrat",
+        "listxattrat",
+    ):
         assert answer(common_filter(), name) == ABSENT
 
 

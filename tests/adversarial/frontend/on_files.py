@@ -59,6 +59,11 @@ def mark_the_policy(t: Targets) -> None:
 
 
 @attack()
+def list_the_attributes_of_the_policy(t: Targets) -> None:
+    os.listxattr(t["policy"])
+
+
+@attack()
 def link_to_the_policy(t: Targets) -> None:
     os.link(t["policy"], t["policy"] + ".link")
 

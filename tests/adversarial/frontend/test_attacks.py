@@ -17,6 +17,7 @@ REFUSALS = {
     "EPERM",
     "EACCES",
     "ENOSYS",
+    "ENOTSUP",
     "EMFILE",
     "ENOMEM",
     "EAGAIN",
