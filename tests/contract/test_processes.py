@@ -3,10 +3,10 @@
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
+from tests.support.command import COMMAND
 from tests.support.documents import README
 from tests.support.place import CANARY_NAME
 from tests.support.processes import command_line, environment, mapped_files, peak_memory_bytes
@@ -68,15 +68,19 @@ def test_the_running_frontend_has_the_sdk_and_not_the_regex_engine_mapped(raw: R
     assert not [path for path in mapped if "re2" in path]
 
 
-def test_the_name_that_the_readme_signals_is_the_brokers_and_not_the_frontends(raw: RawClient) -> None:
-    (name,) = re.findall(r"pkill -HUP -x (\S+)", README.read_text(encoding="utf-8"))
-    assert process_name(raw.pid) == name
-    assert process_name(raw.frontend_pid()) != name
-
-
-def process_name(pid: int) -> str:
-    """Return the name by which pkill(1) knows a process."""
-    return Path(f"/proc/{pid}/comm").read_text(encoding="utf-8").strip()
+def test_what_the_readme_signals_is_a_servers_broker_and_nothing_else(raw: RawClient) -> None:
+    (pattern,) = re.findall(r"pkill -HUP -f '(.+)'", README.read_text(encoding="utf-8"))
+    server = " ".join(command_line(raw.pid))
+    assert re.search(pattern, server)
+    assert re.search(pattern, f"{server} serve")
+    assert not re.search(pattern, " ".join(command_line(raw.frontend_pid())))
+    for other in (
+        f"{server} audit show -f",
+        f"{server} run ls",
+        "uv run hardened-terminal-mcp",
+        f"ssh host {COMMAND}",
+    ):
+        assert not re.search(pattern, other)
 
 
 def test_the_running_frontend_is_an_isolated_interpreter(raw: RawClient) -> None:
