@@ -6,6 +6,7 @@ is not judged further, nor are tests of its program tried. Entries of a list are
 of its own, as a test its command, is named by it.
 """
 
+import pwd
 import typing
 
 import msgspec
@@ -65,8 +66,7 @@ def _judgeable(
 
 
 def _faults_of_settings(file: PolicyFile) -> list[str]:
-    """Return what a start would be refused for, once the policy itself has no fault."""
-    from broker.nursery import identity_of
+    """Return what a start would be refused for on this machine, once the policy itself has no fault."""
     from broker.redaction import Redactor
 
     faults = []
@@ -76,10 +76,11 @@ def _faults_of_settings(file: PolicyFile) -> list[str]:
             Redactor(Redaction(extra_patterns=extra))
         except StartupError as error:
             faults.append(str(error))
-    try:
-        identity_of(file.containment.run_as)
-    except StartupError as error:
-        faults.append(str(error))
+    if user := file.containment.run_as:
+        try:  # whether we are root, who alone may become somebody else, is no fault of the file
+            pwd.getpwnam(user)
+        except KeyError:
+            faults.append(f"containment.run_as: there is no user {user!r}")
     return list(dict.fromkeys(faults))
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker.policy_file import grants_writes, load, named_programs
+from broker.policy_file import check, grants_writes, load, named_programs
 from broker.refusal import PolicyFaults, StartupError
 from broker.schema import Rule
 from tests.support.gate import DEFAULT_POLICY
@@ -208,6 +208,13 @@ def test_no_kind_of_fault_hides_another() -> None:
     assert told.count("\n") == 8, (
         "the tests of cat and ls may fail only because of what is wrong with their rules"
     )
+
+
+def test_whoever_checks_a_policy_for_root_need_not_be_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 12_345)
+    check(b'[containment]\nrun_as = "daemon"', "p.toml")
+    with pytest.raises(PolicyFaults, match="there is no user 'nobody-of-that-name'"):
+        check(b'[containment]\nrun_as = "nobody-of-that-name"', "p.toml")
 
 
 @pytest.mark.parametrize(
