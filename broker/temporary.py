@@ -3,7 +3,7 @@
 Always true: nothing outside the folder is touched: no link is followed, every step is taken from a
 descriptor of the folder above; depth and number of entries are no danger, as no recursion is used. It is
 removed after everything in the call's domain was killed, so nobody changes it meanwhile. What cannot be
-removed is left, and said.
+removed is left, and its path is returned to be said.
 """
 
 import contextlib
@@ -52,17 +52,15 @@ class Folder:
         os.close(self._fd)
 
 
-def remove_abandoned(base: str) -> None:
-    """Remove the folders in `base` that brokers of this user left when they were killed."""
-    for name in os.listdir(base):
-        path = f"{base}/{name}"
-        if name.startswith(_PREFIX) and _is_abandoned(path):
-            remove(path)
+def remove_abandoned(base: str) -> list[str]:
+    """Remove the folders in `base` that brokers of this user left when they were killed. Returns those that stayed."""
+    paths = [f"{base}/{name}" for name in os.listdir(base) if name.startswith(_PREFIX)]
+    return [path for path in paths if _is_abandoned(path) and not remove(path)]
 
 
 @contextlib.contextmanager
 def _opened(path: str) -> Iterator[int]:
-    fd = os.open(path, os.O_RDONLY | _FOLDER)
+    fd = _open_folder(path)
     try:
         yield fd
     finally:
@@ -71,12 +69,14 @@ def _opened(path: str) -> Iterator[int]:
 
 def _is_abandoned(path: str) -> bool:
     try:
+        status = os.lstat(path)  # before it is opened, which may change it
+        if status.st_uid != os.geteuid() or time.time() - status.st_ctime <= _FRESH_S:
+            return False
         with _opened(path) as fd:
-            status = os.fstat(fd)
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:  # gone, or somebody's: locked
         return False
-    return status.st_uid == os.geteuid() and time.time() - status.st_ctime > _FRESH_S
+    return True
 
 
 def remove(path: str) -> bool:
@@ -86,7 +86,7 @@ def remove(path: str) -> bool:
             _empty(top_fd)
             os.rmdir(path)
     except OSError:
-        return False
+        return not os.path.lexists(path)
     return True
 
 
@@ -101,11 +101,11 @@ def _empty(top_fd: int) -> None:
 
 def _dissolve(top_fd: int, name: str, fresh: str, moved: int) -> int:
     """Move the folders within `name` to the top under new names, remove the rest and `name` itself."""
-    folder_fd = _open_folder(top_fd, name)
+    folder_fd = _open_folder(name, top_fd)
     try:
         for inner in os.listdir(folder_fd):
             if not _unlinked(folder_fd, inner):
-                os.close(_open_folder(folder_fd, inner))  # a folder that may not be written cannot be moved
+                os.close(_open_folder(inner, folder_fd))  # a folder that may not be written cannot be moved
                 moved += 1
                 os.rename(inner, f"{fresh}{moved}", src_dir_fd=folder_fd, dst_dir_fd=top_fd)
     finally:
@@ -122,11 +122,12 @@ def _unlinked(folder_fd: int, name: str) -> bool:
     return True
 
 
-def _open_folder(folder_fd: int, name: str) -> int:
+def _open_folder(name: str, folder_fd: int | None = None) -> int:
     """Open a folder for reading; a program may have taken that right away."""
     place_fd = os.open(name, os.O_PATH | _FOLDER, dir_fd=folder_fd)
     try:
-        os.chmod(f"/proc/self/fd/{place_fd}", _FOLDER_MODE)
+        if os.fstat(place_fd).st_mode & _FOLDER_MODE != _FOLDER_MODE:
+            os.chmod(f"/proc/self/fd/{place_fd}", _FOLDER_MODE)
         return os.open(".", os.O_RDONLY | _FOLDER, dir_fd=place_fd)
     finally:
         os.close(place_fd)

@@ -24,6 +24,7 @@ from broker.job import Recorded
 from broker.kernel import Question
 from broker.latch import Latch
 from broker.limits import RLimits
+from broker.notice import warn
 from broker.syscalls import NUMBER
 
 _EXECVE = NUMBER["execve"]
@@ -236,11 +237,17 @@ def _program_let_through(
 
 def _remove(folder: str, removed: Latch) -> None:
     try:
-        temporary.remove(folder)
+        if not temporary.remove(folder):
+            _left(folder)
     finally:
         removed.open()
 
 
 def _sweep(base: str) -> None:
     with contextlib.suppress(OSError):
-        temporary.remove_abandoned(base)
+        for folder in temporary.remove_abandoned(base):
+            _left(folder)
+
+
+def _left(folder: str) -> None:
+    warn(f"the temporary folder {folder} could not be removed; it stays, look at it and remove it")

@@ -3,7 +3,6 @@
 import contextlib
 import os
 import stat
-import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,8 +12,7 @@ from broker import beneath, kernel
 from broker import jail as jail_module
 from broker.jail import Jail, Located
 from broker.refusal import CwdEscape, PolicyDenied, StartupError
-
-ORDINARY_USER = 12_345
+from tests.support.ordinary import as_ordinary_user
 
 
 @pytest.fixture
@@ -384,22 +382,6 @@ def test_start_up_sees_what_lies_in_the_jail_by_whatever_name(
     jail: Jail, ground: Path, path: str, *, inside: bool
 ) -> None:
     assert jail.contains(str(ground / path)) is inside
-
-
-def as_ordinary_user(check: Callable[[], bool]) -> bool:
-    """Run `check` in a child that is no longer root, and return what it returned."""
-    with warnings.catch_warnings(action="ignore", category=DeprecationWarning):
-        pid = os.fork()  # the other threads are pytest's timers; the child touches nothing of theirs
-    if pid == 0:
-        status = 2
-        try:
-            os.setresgid(ORDINARY_USER, ORDINARY_USER, ORDINARY_USER)
-            os.setresuid(ORDINARY_USER, ORDINARY_USER, ORDINARY_USER)
-            status = 0 if check() else 1
-        finally:
-            os._exit(status)
-    _, status = os.waitpid(pid, 0)
-    return os.waitstatus_to_exitcode(status) == 0
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else")
