@@ -130,7 +130,7 @@ def _unfit(path: str, status: os.stat_result) -> str:
         return "not a regular file"
     if status.st_mode & stat.S_IWOTH:
         return f"everybody may write it; take that away with: chmod o-w {path}"
-    if status.st_mode & stat.S_IWGRP and status.st_gid not in (0, os.getegid()):
+    if status.st_mode & stat.S_IWGRP and not private_folder.is_private(status.st_gid):
         return f"group {status.st_gid} may write it; take that away with: chmod g-w {path}"
     if status.st_uid not in (0, os.geteuid()):
         return f"owned by user {status.st_uid}, neither root nor you"

@@ -17,19 +17,41 @@ def make(path: str) -> None:
         os.mkdir(path, 0o700)  # os.makedirs gives its mode to the last folder only
 
 
+def is_private(gid: int) -> bool:
+    """Whether nobody but root and this user is in a group: root's, or the one that a user has alone.
+
+    Our own group may be one of many users, such as `users`, who need not be listed as its members where it is their
+    first one: so it is private only if it is called as we are and lists nobody else, or if nobody named it at all.
+    """
+    if gid == 0 or gid != os.getegid():
+        return gid == 0
+    import grp  # only where a group may write: seldom
+    import pwd
+
+    try:
+        group = grp.getgrgid(gid)
+    except KeyError:  # as in a container that is told a number
+        return True
+    try:
+        own = pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return False
+    return group.gr_name == own and set(group.gr_mem) <= {own}
+
+
 def problem(path: str) -> str:
     """Return how others could rename what is in the folder, "" if they cannot. Raises OSError.
 
-    As for the policy file, root's group and our own are no others. A sticky folder keeps each from what is another's
+    As for the policy file, root's group and a private one are no others. A sticky folder keeps each from what is another's
     (inode(7), S_ISVTX).
     """
     status = os.stat(path)
-    mode, foreign = stat.S_IMODE(status.st_mode), status.st_gid not in (0, os.getegid())
+    mode = stat.S_IMODE(status.st_mode)
     if mode & stat.S_ISVTX:
         return ""
     if mode & stat.S_IWOTH:
         return f"everybody may write in {path} and put another file in its place; chmod o-w {path}"
-    if mode & stat.S_IWGRP and foreign:
+    if mode & stat.S_IWGRP and not is_private(status.st_gid):
         return (
             f"group {status.st_gid} may write in {path} and put another file in its place; chmod g-w {path}"
         )

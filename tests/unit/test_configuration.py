@@ -1,9 +1,13 @@
 """Which policy is used, and which is refused because a cloned repository could have brought it."""
 
+import contextlib
+import grp
 import os
+import pwd
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -81,6 +85,58 @@ def test_a_policy_that_another_group_or_user_may_write_is_refused(
     os.chmod("policy.toml", mode)
     with pytest.raises(StartupError, match=said):
         configuration.find_policy(environ)
+
+
+class Groups:
+    """A user `ada`, whose group is another than root's, and the group's entry."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self._patch = patch
+        patch.setattr(os, "getegid", lambda: 12345)
+        patch.setattr(pwd, "getpwuid", lambda _: SimpleNamespace(pw_name="ada"))
+
+    def entry(self, name: str | None, *members: str) -> None:
+        """Set the group's entry; no name is none."""
+
+        def found(_: int) -> SimpleNamespace:
+            if name is None:
+                raise KeyError
+            return SimpleNamespace(gr_name=name, gr_mem=list(members))
+
+        self._patch.setattr(grp, "getgrgid", found)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+@pytest.mark.parametrize(
+    ("group", "accepted"),
+    [
+        (("ada",), True),
+        (("ada", "ada"), True),
+        ((None,), True),
+        (("ada", "bob"), False),
+        (("users",), False),
+        (("users", "ada"), False),
+    ],
+)
+def test_a_policy_that_the_users_own_group_may_write_is_accepted_if_nobody_else_is_in_it(
+    environ: dict[str, str], monkeypatch: pytest.MonkeyPatch, group: tuple[str, ...], *, accepted: bool
+) -> None:
+    here()
+    trust_command.main([])
+    trust = Path(configuration.trust_path(environ))
+    for path in (Path("policy.toml"), trust, trust.parent):
+        os.chown(path, 0, 12345)
+    Groups(monkeypatch).entry(*group)
+    for path, refused in (
+        (Path("policy.toml"), "chmod g-w policy.toml"),
+        (trust, f"chmod g-w {trust}"),
+        (trust.parent, f"chmod g-w {trust.parent}"),
+    ):
+        path.chmod(path.stat().st_mode | 0o020)
+        with contextlib.nullcontext() if accepted else pytest.raises(StartupError, match=refused):
+            configuration.find_policy(environ)
+            configuration.trusted(environ)
+        path.chmod(path.stat().st_mode & ~0o020)
 
 
 def test_a_policy_in_the_jail_is_refused_and_both_ways_out_are_named(environ: dict[str, str]) -> None:
