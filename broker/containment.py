@@ -31,9 +31,10 @@ class InForce(NamedTuple):
 
 class Prepared(NamedTuple):
     """The layers of one profile and program, ready for the kernel. `pinned` keeps the executed path where
-    it is.
+    it is. `usual`: its filter is `seccomp.USUAL` but for the address.
     """
 
+    usual: bool
     layers: Layers
     ruleset: OwnedFd | None
     instructions: bytes | None
@@ -74,15 +75,16 @@ class Containment:
         ruleset = OwnedFd(self._build(layers)) if self.in_force.files else self._scope
         rules = layers.filter._replace(asks=self.in_force.asks)
         instructions = seccomp.filter_for(rules) if self.in_force.filters else None
-        return Prepared(layers, ruleset, instructions, program.path)
+        usual = rules == seccomp.USUAL._replace(exec_address=address)
+        return Prepared(usual, layers, ruleset, instructions, program.path)
 
     def _build(self, layers: Layers) -> int:
         return self._rulesets.build(layers.rules, network=layers.network)
 
-    def confine(self, prepared: Prepared, further: Rule | None) -> int:
+    def confine(self, prepared: Prepared, further: Rule | None, listener_fd: int = -1) -> int:
         """Confine the calling thread for good.
 
-        `further`: a place of this call alone. Returns the listener of the filter's questions, -1 if it asks
+        `further`: a place of this call alone. `listener_fd`: of its filter, if it has that on already. Returns the listener of the filter's questions, -1 if it asks
         none. The thread must have no_new_privs. Raises OSError.
         """
         ruleset = prepared.ruleset
@@ -91,8 +93,8 @@ class Containment:
             self._rulesets.add_once(ruleset.fd, further)
         if ruleset is not None:
             kernel.landlock_restrict_self(ruleset.fd)
-        if prepared.instructions is None:
-            return -1
+        if prepared.instructions is None or listener_fd >= 0:
+            return listener_fd
         if self.in_force.asks:
             return kernel.seccomp_listener(prepared.instructions)
         kernel.seccomp_filter(prepared.instructions)

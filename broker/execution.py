@@ -64,7 +64,11 @@ class Executor:
         self.warden = Warden()
         common = seccomp.common_filter() if in_force.filters else None
         self.nursery = Nursery(
-            self.containment.scope_fd, identity_of(containment.run_as), common, self.warden.live
+            self.containment.scope_fd,
+            identity_of(containment.run_as),
+            common,
+            self.warden.live,
+            asks=in_force.asks,
         )
         self.census = Census() if in_force.scoped else None
         self.null_fd = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)

@@ -10,21 +10,24 @@ is killed. A reaper that is gone stops further commands from starting.
 
 import _thread
 import contextlib
+import ctypes
 import os
 import select
 import signal
 from _queue import SimpleQueue  # `queue` is the same behind 2 ms of imports
-from collections import deque
 from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 
 from broker import kernel, seccomp
 from broker.refusal import ExecutorError, StartupError
+from broker.seats import Seats
 
 UMASK: Final = 0o077
 """What a command makes is for its user alone."""
 WARM_THREADS: Final = 2
 """Threads that wait for a command, so that making one is not part of a call."""
+PATH_BYTES: Final = 4096
+"""A path with its end (linux/limits.h, PATH_MAX)."""
 NO_THREAD: Final = (
     "no thread could be started for it: this user, or this container, has as many as it may have"
 )
@@ -78,38 +81,26 @@ def shed_rights(identity: Identity | None) -> None:
     kernel.set_no_new_privs()
 
 
-class Task(Protocol):
-    """What a thread of the nursery does once, then it ends."""
+class Ready(NamedTuple):
+    """What a thread has on before its task is known: the usual filter, whose questions arrive at `listener_fd`.
 
-    def run(self) -> None:
+    The one exec that it asks about is of the path that is written to `path` until then.
+    """
+
+    listener_fd: int
+    path: ctypes.Array[ctypes.c_char]
+
+
+class Task(Protocol):
+    """What a thread of the nursery does once, then it ends. `usual`: the usual filter is the one that it needs."""
+
+    usual: bool
+
+    def run(self, ready: Ready | None) -> None:
         """Do it."""
 
     def refuse(self, reason: str) -> None:
         """Take that no thread could be had for it."""
-
-
-class Seat:
-    """Where one thread waits for its task.
-
-    A queue for all would wake two threads a call, of which one waits again.
-    """
-
-    __slots__ = ("_called", "_task")
-
-    def __init__(self) -> None:
-        self._task: Task | None = None
-        self._called = _thread.allocate_lock()
-        self._called.acquire()
-
-    def call(self, task: Task | None) -> None:
-        """Wake the thread with a task, or with None to let it go. To be called once."""
-        self._task = task
-        self._called.release()
-
-    def wait(self) -> Task | None:
-        """Wait for the call, and return the task."""
-        self._called.acquire()
-        return self._task
 
 
 class Nursery:
@@ -125,8 +116,12 @@ class Nursery:
         identity: Identity | None,
         common_filter: bytes | None,
         first: Callable[[], None],
+        *,
+        asks: bool = False,
     ) -> None:
         """Start the nursery, and `first` in a thread of it that `common_filter` does not hold.
+
+        `asks`: filters can ask, so that threads can have the usual one before there is a task for them.
 
         Raises StartupError if it cannot be contained.
         """
@@ -134,12 +129,11 @@ class Nursery:
         self._first = first
         self._scope_fd = scope_fd
         self._identity = identity
-        self._seats: list[Seat] = []
-        self._tasks: deque[Task] = deque()
-        self._coming = WARM_THREADS
+        self._seats: dict[bool, Seats[Task]] = {False: Seats(1 if asks else WARM_THREADS)}
+        if asks:
+            self._seats[True] = Seats(WARM_THREADS)
         self._orders: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
         self._ready: SimpleQueue[StartupError | None] = SimpleQueue()
-        self._lock = _thread.allocate_lock()
         self._leash_fd = -1
         self._reaper_fd = -1
         self._reaper_ended: select.poll | None = None
@@ -163,24 +157,17 @@ class Nursery:
         """Run `task` in a thread of its own. Raises ExecutorError if the reaper is gone."""
         if not self.guarded:
             raise ExecutorError("the process that ends commands with this server is gone; restart the server")
-        with self._lock:
-            seat = self._seats.pop() if self._seats else None
-            if seat is None:
-                self._tasks.append(task)
-            missing = len(self._tasks) > self._coming  # else one that is on its way takes it
-            self._coming += missing
-        if missing:
-            self._orders.put(self._add_thread)
-        if seat is not None:
-            seat.call(task)
+        usual = task.usual and True in self._seats
+        self._make(usual, self._seats[usual].give(task))
 
     def refill(self) -> None:
         """Have threads made in the place of those that were used; for when no answer has to wait for it."""
-        with self._lock:
-            missing = WARM_THREADS + len(self._tasks) - len(self._seats) - self._coming
-            self._coming += max(0, missing)
-        for _ in range(missing):
-            self._orders.put(self._add_thread)
+        for usual, seats in self._seats.items():
+            self._make(usual, seats.missing())
+
+    def _make(self, usual: bool, count: int) -> None:  # noqa: FBT001 - which of two kinds
+        for _ in range(count):
+            self._orders.put(lambda: self._add_thread(self._seats[usual], usual))
 
     def order(self, action: Callable[[], object]) -> None:
         """Run a short `action` in the nursery's own thread, which no file rule confines."""
@@ -189,10 +176,8 @@ class Nursery:
     def close(self) -> None:
         """Kill everything that was started in here, and let the idle threads go."""
         self._orders.put(None)
-        with self._lock:
-            seats, self._seats = self._seats, []
-        for seat in seats:
-            seat.call(None)
+        for seats in self._seats.values():
+            seats.dismiss()
         if self._leash_fd >= 0:
             with contextlib.suppress(BrokenPipeError):
                 os.write(self._leash_fd, b"\n")  # as good as its end, should a copy of it be left somewhere
@@ -211,8 +196,7 @@ class Nursery:
             _thread.start_new_thread(self._first, ())
             if self._common_filter is not None:
                 kernel.seccomp_filter(self._common_filter)
-            for _ in range(WARM_THREADS):
-                self._add_thread()
+            self.refill()
         except StartupError as error:
             self._ready.put(error)
             return
@@ -226,35 +210,28 @@ class Nursery:
             except RuntimeError:  # this user, or this container, has as many threads as it may have
                 continue
 
-    def _add_thread(self) -> None:
+    def _add_thread(self, seats: Seats[Task], usual: bool) -> None:  # noqa: FBT001 - which of two kinds
         try:
-            _thread.start_new_thread(self._wait_for_task, ())
+            _thread.start_new_thread(self._wait_for_task, (seats, usual))
         except RuntimeError:
-            self._lose_thread()
+            self._lose_thread(seats)
 
-    def _lose_thread(self) -> None:
-        """One of those that were coming will not come; whoever waits for it shall know. A later call tries again."""
-        with self._lock:
-            self._coming -= 1
-            lost = [self._tasks.popleft() for _ in range(len(self._tasks) - self._coming)]
-        for task in lost:
+    def _lose_thread(self, seats: Seats[Task]) -> None:
+        for task in seats.lose():
             task.refuse(NO_THREAD)
 
-    def _wait_for_task(self) -> None:
+    def _wait_for_task(self, seats: Seats[Task], usual: bool) -> None:  # noqa: FBT001 - which of two kinds
         try:
             self._confine_thread()
+            ready = _get_ready() if usual else None
         except OSError:
-            self._lose_thread()
+            self._lose_thread(seats)
             return
-        seat = Seat()
-        with self._lock:
-            self._coming -= 1
-            task = self._tasks.popleft() if self._tasks else None
-            if task is None:
-                self._seats.append(seat)
-        task = task or seat.wait()
+        task = seats.wait()
         if task is not None:
-            task.run()
+            task.run(ready)
+        elif ready is not None:
+            os.close(ready.listener_fd)
 
     def _confine_thread(self) -> None:
         with contextlib.suppress(PermissionError):  # in a container: then the whole broker has this umask
@@ -290,6 +267,13 @@ class Nursery:
                 )
         finally:
             os.close(proof_r)
+
+
+def _get_ready() -> Ready:
+    """Put the usual filter on this thread. Raises OSError."""
+    path = ctypes.create_string_buffer(PATH_BYTES)
+    listener_fd = kernel.seccomp_listener(seccomp.usual_filter(ctypes.addressof(path)))
+    return Ready(listener_fd, path)
 
 
 def _readable(fd: int, timeout_s: float) -> bool:

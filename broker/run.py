@@ -8,7 +8,7 @@ thread's last act, whatever happens.
 
 import _thread
 import contextlib
-import fcntl
+import ctypes
 import os
 import select
 import signal
@@ -19,20 +19,17 @@ from typing import Final, NamedTuple, Protocol, TypeVar
 from broker.census import THREADS_PER_PROCESS, Census
 from broker.confinement import own_execution
 from broker.containment import Containment, Prepared
-from broker.job import Completed, Filter, Job, Recorded, Running
+from broker.job import Completed, Job, Recorded, Running
 from broker.landlock import READ, WRITE, Rule
 from broker.limits import rlimits_for
-from broker.nursery import Nursery
+from broker.nursery import Nursery, Ready
+from broker.reader import Reader, Started
 from broker.refusal import ExecutorError, Refusal
 from broker.spawn import Strings, encoded, spawn
 from broker.temporary import Folder
 from broker.warden import Terms, Warden
 from protocol.messages import ResultCode
 
-READ_BYTES: Final = 65_536
-"""One read: what a pipe holds."""
-WIDE_BYTES: Final = 262_144
-"""What the pipe of a program holds that prints more than that: it waits for us less often."""
 DRAIN_S: Final = 0.15
 """After the kill: how long the dying may take to let go of the pipes."""
 
@@ -72,15 +69,6 @@ class Premises(Protocol):
         """Forget a run."""
 
 
-class Started(NamedTuple):
-    """A program that runs, and the reading ends of its two streams."""
-
-    pid: int
-    pidfd: int
-    stdout_fd: int
-    stderr_fd: int
-
-
 class Verdict(NamedTuple):
     """Why the reading stopped: `code` is OK if the leader ended by itself."""
 
@@ -110,10 +98,16 @@ class Call:
         self._inner_fds: list[int] = []
         self._confined = False
         self._exit_code: int | None = None
+        self._ready: Ready | None = None
+        self._attended = False
+        self.usual = prepared.usual
 
-    def run(self) -> None:
+    def run(self, ready: Ready | None) -> None:
         """Run the job to its end, then call `done`."""
+        self._ready = ready
         verdict = self._guarded(self._attempt)
+        if ready is not None and not self._attended:
+            os.close(ready.listener_fd)
         completed = self._guarded(lambda: self._completed(verdict))
         self._finish(self._nothing(completed) if isinstance(completed, Verdict) else completed)
 
@@ -208,24 +202,36 @@ class Call:
         """
         premises = self._premises
         try:
-            listener_fd = premises.containment.confine(self._prepared, further)
+            listener_fd = premises.containment.confine(self._prepared, further, self._listener_fd())
         except OSError as error:
             raise ExecutorError(f"the command cannot be confined: {error.strerror}") from None
         self._confined = True
         if listener_fd < 0:
             return False
+        self._attended = True
         premises.warden.attend(listener_fd, terms)
         return True
+
+    def _listener_fd(self) -> int:
+        return -1 if self._ready is None else self._ready.listener_fd
+
+    def _path(self) -> bytes | ctypes.Array[ctypes.c_char]:
+        """Return the path of the program where this thread's filter expects it."""
+        path = self._job.permitted.program.path
+        if self._ready is None:
+            return path
+        self._ready.path.value = path
+        return self._ready.path
 
     def _spawn(self, environment: Strings, fds: tuple[int, ...]) -> int:
         permitted = self._job.permitted
         try:
-            return spawn(permitted.program.path, permitted.argv, environment, fds, self._job.cwd_fd)
+            return spawn(self._path(), permitted.argv, environment, fds, self._job.cwd_fd)
         except OSError as error:
             self._recorded.check()  # else it was refused because it is not on disk that it starts
             raise ExecutorError(f"{permitted.program.name}: cannot be started: {error.strerror}") from None
 
-    def _attend(self, started: Started, reader: "Reader") -> Verdict:
+    def _attend(self, started: Started, reader: Reader) -> Verdict:
         """Read until the leader ends, or must."""
         bounds = self._job.permitted.limits
         reader.poll.register(self._running.cancel_fd, select.POLLIN)
@@ -249,7 +255,7 @@ class Call:
                     )
                 next_count = now + COUNT_S
 
-    def _end(self, started: Started, reader: "Reader") -> None:
+    def _end(self, started: Started, reader: Reader) -> None:
         """Kill what is left of the domain, take what the pipes still hold, reap the leader."""
         self._kill(started)
         reader.poll.unregister(self._running.cancel_fd)
@@ -338,50 +344,6 @@ def cut_reason(job: Job) -> str:
         if stream.truncated
     ]
     return "; ".join([*cut, job.permitted.reason])
-
-
-class Reader:
-    """Waits on a program's end and its two streams at once, and feeds the filters."""
-
-    def __init__(self, started: Started, job: Job, sink_fd: int) -> None:
-        self._filters = {started.stdout_fd: job.stdout, started.stderr_fd: job.stderr}
-        self._narrow = set(self._filters)
-        self._sink_fd = sink_fd
-        self.open_fds = {started.pidfd, *self._filters}
-        self.poll = select.poll()
-        for fd in self.open_fds:
-            self.poll.register(fd, select.POLLIN)
-
-    def read(self, timeout_s: float) -> set[int]:
-        """Wait, read once from each stream that has something. Returns what was ready."""
-        ready = {fd for fd, _ in self.poll.poll(timeout_s * 1000)}
-        for fd in ready & self.open_fds:
-            data_filter = self._filters.get(fd)
-            if data_filter is None or not self._take(fd, data_filter):
-                self.poll.unregister(fd)
-                self.open_fds.discard(fd)
-        return ready
-
-    def _take(self, fd: int, data_filter: Filter) -> bool:
-        """Read once. Returns whether more may come; what nobody will see is not even copied (splice(2))."""
-        try:
-            return self._taken(fd, data_filter) > 0
-        except BlockingIOError:  # somebody else has read it meanwhile
-            return True
-
-    def _taken(self, fd: int, data_filter: Filter) -> int:
-        if data_filter.truncated:
-            count = os.splice(fd, self._sink_fd, WIDE_BYTES)
-            data_filter.total_bytes += count
-            return count
-        data = os.read(fd, READ_BYTES)
-        if data:
-            data_filter.feed(data)
-        if len(data) == READ_BYTES and fd in self._narrow:
-            self._narrow.discard(fd)
-            with contextlib.suppress(OSError):  # a user's pipes have a limit together (pipe(7))
-                fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, WIDE_BYTES)
-        return len(data)
 
 
 def reap_later(pid: int) -> None:

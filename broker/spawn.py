@@ -85,7 +85,13 @@ def _add_closing(actions: ctypes.Array[ctypes.c_char], first_fd: int) -> None:
             _checked(_libc.posix_spawn_file_actions_addclose(actions, int(name)))
 
 
-def spawn(path: bytes, argv: Sequence[str], environment: Strings, fds: Sequence[int], cwd_fd: int) -> int:
+def spawn(
+    path: bytes | ctypes.Array[ctypes.c_char],
+    argv: Sequence[str],
+    environment: Strings,
+    fds: Sequence[int],
+    cwd_fd: int,
+) -> int:
     """Start the file `path` in the folder `cwd_fd` and return its pid (posix_spawn(3)).
 
     `fds` become its descriptors 0, 1, 2 ...; no number in it may be one of the new ones, but its own.

@@ -74,7 +74,8 @@ class Warden:
                 with contextlib.suppress(Exception):  # whatever it is, others still wait for their answers
                     self._serve(fd, events)
         self._epoll.close()
-        os.close(self._wake_fd)
+        with self._ending:  # `close` may be about to write to it
+            os.close(self._wake_fd)
 
     def _serve(self, fd: int, events: int) -> None:
         if fd == self._wake_fd:

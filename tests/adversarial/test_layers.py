@@ -85,8 +85,9 @@ def without_verdict(name: str) -> Weaken:
     def weaken(patch: Patch) -> None:
         assembled = seccomp.assemble
         patch.setattr(seccomp, "assemble", lambda verdicts: assembled({**verdicts, name: seccomp.ALLOW}))
-        # made anew: the real one is kept for all starts of a process
-        patch.setattr(seccomp, "common_filter", seccomp.common_filter.__wrapped__)
+        # made anew: the real ones are kept for all starts of a process
+        for kept in ("common_filter", "_usual_template"):
+            patch.setattr(seccomp, kept, getattr(seccomp, kept).__wrapped__)
 
     return weaken
 

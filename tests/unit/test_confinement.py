@@ -14,7 +14,15 @@ from broker.elf import loader_of
 from broker.landlock import EXECUTE, READ, READ_DIR, READ_FILE, WRITE, WRITE_FILE
 from broker.profile import Profile
 from broker.programs import Program
-from broker.seccomp import _SIGNALLING, FilterRules, assemble, common_filter, filter_for, thread_filter
+from broker.seccomp import (
+    _SIGNALLING,
+    FilterRules,
+    assemble,
+    common_filter,
+    filter_for,
+    thread_filter,
+    usual_filter,
+)
 from broker.syscalls import AUDIT_ARCHITECTURE, LAST, MACHINE, NUMBER, numbers
 
 PLACES = Places(jail="/jail", home="/home-of-nobody")
@@ -339,6 +347,11 @@ def test_a_thread_of_the_broker_is_out_of_reach_of_what_it_starts() -> None:
     assert answer(guarded, "kill", 4711) == answer(guarded, "tkill", 4711) == FORBIDDEN
     assert answer(guarded, "tgkill", 1, 4711) == answer(guarded, "rt_tgsigqueueinfo", 1, 4711) == FORBIDDEN
     assert answer(guarded, "kill", 4712) == answer(guarded, "tgkill", 4711, 1) == ALLOWED
+
+
+@pytest.mark.parametrize("address", [ADDRESS, 0x1000, 0x7FFFFFFFF000, 0xFFFF_FFFF])
+def test_the_usual_filter_is_that_of_the_least_profile_for_any_address(address: int) -> None:
+    assert usual_filter(address) == filter_for(FilterRules(address))
 
 
 def test_a_program_cannot_answer_what_its_own_calls_ask() -> None:

@@ -566,7 +566,7 @@ class Robbed:
 def test_a_program_that_takes_its_own_output_back_cannot_make_its_call_wait(
     confined: Confined, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("broker.run.select.poll", Robbed)
+    monkeypatch.setattr("broker.reader.select.poll", Robbed)
     since = time.monotonic()
     ended = confined.run("sleep", "60", limits=Limits(timeout_s=0.5))
     assert ended.code is ResultCode.TIMEOUT
