@@ -9,6 +9,7 @@ import os
 import stat
 import time
 from collections.abc import Iterable, Iterator
+from datetime import datetime
 from typing import NamedTuple
 
 import msgspec
@@ -17,6 +18,7 @@ from broker.audit_file import TrailFaultError, lock_to_read, unlock_read
 from broker.audit_record import LINE_LIMIT_BYTES, CallLine, EventLine, Line
 from broker.audit_recovery import find, find_first
 from broker.audit_rotation import rotated_files
+from broker.notice import warn
 
 BLOCK_BYTES = 1024 * 1024
 _LOCK_TRIES = 100
@@ -28,6 +30,11 @@ _IS_EVENT = b'"record_type":"event"'
 _BEGINNING_BYTES = 96
 """What stands before `event_id` is shorter; and no text of a record holds a quote that is not escaped."""
 
+_TS_CHARACTERS = 27
+_TOO_MUCH = 1 << 63
+_told: set[tuple[int, int]] = set()
+"""Files (device, inode) of which was said that a line is no record: once is enough."""
+
 Found = tuple[bytes, Line]
 """A line as it stands in the file, and what it says."""
 
@@ -35,9 +42,25 @@ Found = tuple[bytes, Line]
 def decode(line: bytes) -> Line | None:
     """Return the record of a line, None for a line that is none: `verify` says what is wrong with it."""
     try:
-        return _decode_event(line) if _IS_EVENT in line[:_BEGINNING_BYTES] else _decode_call(line)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+        entry: Line = _decode_event(line) if _IS_EVENT in line[:_BEGINNING_BYTES] else _decode_call(line)
+        return entry if _is_possible(entry) else None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
+
+
+def _is_possible(entry: Line) -> bool:
+    """Whether time and numbers are such as a broker writes: whoever forged a line must not end those who count."""
+    ts = entry.ts
+    try:
+        datetime.fromisoformat(ts[:-1])
+    except ValueError:
+        return False
+    if len(ts) != _TS_CHARACTERS or ts[0] != "2" or ts[-1] != "Z" or not 0 <= entry.seq < _TOO_MUCH:
+        return False
+    if isinstance(entry, EventLine):
+        return True
+    amounts = (entry.duration_ms or 0, entry.stdout_bytes or 0, entry.stderr_bytes or 0)
+    return min(amounts) >= 0 and max(*amounts, abs(entry.exit_code or 0)) < _TOO_MUCH
 
 
 class Source(NamedTuple):
@@ -190,22 +213,38 @@ def _ts_of(beginning: bytes) -> bytes:
 
 def entries(sources: list[Source], since: str | None = None) -> Iterator[Found]:
     """Yield the records of several files, oldest first, from the time `since` on. Raises OSError."""
-    for _, fd in opened(sources):
+    for source, fd in opened(sources):
         size = settled_size(fd)
         start = offset_since(fd, size, since) if since else 0
-        yield from _decoded(lines(fd, start, size))
+        yield from _decoded(lines(fd, start, size), source.name, fd)
 
 
 def entries_backwards(sources: list[Source]) -> Iterator[Found]:
     """Yield the records of several files, newest first. Raises OSError."""
-    for _, fd in opened(reversed(sources)):
-        yield from _decoded(lines_backwards(fd, settled_size(fd)))
+    for source, fd in opened(reversed(sources)):
+        yield from _decoded(lines_backwards(fd, settled_size(fd)), source.name, fd)
 
 
-def _decoded(found: Iterator[bytes]) -> Iterator[Found]:
+def _decoded(found: Iterator[bytes], name: str, fd: int) -> Iterator[Found]:
     for line in found:
         if (entry := decode(line)) is not None:
             yield line, entry
+        else:
+            _tell(name, fd)
+
+
+def _tell(name: str, fd: int) -> None:
+    """Say which line of a file is the first that is no record."""
+    status = os.fstat(fd)
+    if (status.st_dev, status.st_ino) in _told:
+        return
+    _told.add((status.st_dev, status.st_ino))
+    for number, line in enumerate(lines(fd, 0, status.st_size), 1):
+        if decode(line) is None:
+            warn(
+                f"audit log {name}, line {number}: is no record, and left out; audit verify says what is wrong"
+            )
+            return
 
 
 def follow(path: str, after_seq: int) -> Iterator[Found | None]:
@@ -217,7 +256,7 @@ def follow(path: str, after_seq: int) -> Iterator[Found | None]:
             while True:
                 size = settled_size(fd)
                 if size > offset:
-                    for line, entry in _decoded(lines(fd, offset, size)):
+                    for line, entry in _decoded(lines(fd, offset, size), source.name, fd):
                         after_seq = entry.seq
                         yield line, entry
                     offset = max(offset, last_line_end(fd, size))

@@ -130,12 +130,12 @@ def seal(line: Line) -> Sealed:
     """Return the canonical line of a record together with its hash."""
     body = _encode(line)
     if not body.isascii():
-        body = _escaped(body)
+        body = escaped(body)
     own = digest(body)
     return Sealed(b'%b%b%b"}\n' % (body[:-1], _HASH_FIELD, own.encode()), own)
 
 
-def _escaped(body: bytes) -> bytes:
+def escaped(body: bytes) -> bytes:
     """Return the same JSON without what ends a line for some readers, or hides or reorders what a person reads."""
     text = body.decode()
     if text.isprintable():
@@ -192,7 +192,7 @@ def check_first(line: bytes) -> str:
     """
     try:
         first = _decode_first(line)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         raise BrokenChainError("this is no record") from None
     begins = first.seq == 1 and first.prev == GENESIS
     if not begins and first.event not in FIRST_EVENTS:

@@ -55,7 +55,7 @@ class OpenAttempts:
         """Take in a record that another broker wrote. Raises BrokenChainError."""
         try:
             record = _decode_seen(line)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             raise BrokenChainError("a record cannot be decoded") from None
         self.take(record)
 

@@ -15,7 +15,7 @@ from typing import NamedTuple, TextIO
 
 from broker.audit_jails import SHORT
 from broker.audit_reading import Found, entries, entries_backwards, follow, sources_of
-from broker.audit_record import EventLine, Line
+from broker.audit_record import EventLine, Line, escaped
 from broker.audit_selection import Selection
 
 _TIME = f"{'TIME (UTC)':19}"
@@ -169,7 +169,7 @@ def _last_seq(path: str) -> int:
 
 
 def _print(line: bytes, entry: Line, style: Style, *, as_json: bool) -> None:
-    text = line.decode("utf-8", "replace") if as_json else "\n".join(table_lines(entry, style))
+    text = escaped(line.decode("utf-8", "replace").encode()).decode() if as_json else "\n".join(table_lines(entry, style))
     print(text)
 
 
@@ -200,7 +200,7 @@ def table_lines(entry: Line, style: Style) -> Iterable[str]:
 
 
 def _row(when: str, kind: str, verdict: str, text: str, style: Style) -> str:
-    painted = _paint(kind, f"{verdict:{_VERDICT_WIDTH}}", style)
+    painted = _paint(kind, f"{printable(verdict):{_VERDICT_WIDTH}}", style)
     return f"{when}{painted}  {shortened(printable(text), style.width, len(when) + _VERDICT_WIDTH + 2)}"
 
 

@@ -28,7 +28,7 @@ def stats_lines(tally: Tally, width: int = 0) -> Iterator[str]:
 def _details(tally: Tally, width: int) -> Iterator[str]:
     yield from _programs(tally.programs, (width - _NAME) // _NUMBER if width else len(_COLUMNS))
     yield from ("", "CODES")
-    yield from (f"  {code:18} {count:>8,}" for code, count in tally.codes.most_common())
+    yield from (f"  {printable(code):18} {count:>8,}" for code, count in tally.codes.most_common())
     yield from _jails(tally.jails)
     yield from _reasons(tally)
     yield from _slowest(tally)
@@ -92,7 +92,7 @@ def _reasons(tally: Tally) -> Iterator[str]:
     if tally.reasons:
         yield from ("", "REFUSED AND BROKEN, BY REASON")
     for (code, reason), count in tally.reasons.most_common(_MOST):
-        yield f"  {count:>8,}  {code:17}  {printable(reason)}"
+        yield f"  {count:>8,}  {printable(code):17}  {printable(reason)}"
 
 
 def _slowest(tally: Tally) -> Iterator[str]:

@@ -1,0 +1,117 @@
+"""A trail that somebody forged: whoever reads it gets no control sequence, no end by an internal error, and is told."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.audit_command import main
+from broker.audit_record import digest
+from broker.refusal import StartupError
+from tests.support.opened_trail import open_trail, varied_trail
+
+STEERING = "\x1b[31m\x9b2J\u202e<script>"
+READERS = (["show"], ["show", "--json"], ["show", "-n", "0"], ["stats"], ["report", "--html", "page.html"])
+TEXTS = (
+    "code",
+    "tool",
+    "session",
+    "event_id",
+    "cwd",
+    "policy_sha256",
+    "policy_reason",
+    "command_raw",
+    "event",
+    "detail",
+)
+
+
+@pytest.fixture
+def forged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A trail to add lines to."""
+    monkeypatch.chdir(tmp_path)
+    return varied_trail(tmp_path / "audit.jsonl")
+
+
+def read(trail: Path, reader: list[str]) -> int:
+    return main([reader[0], "--log", str(trail), *reader[1:]])
+
+
+def forge(trail: Path, kind: str, **fields: Any) -> int:
+    """Add a record of a kind with `fields` in the place of its own; return its line number."""
+    lines = trail.read_text().splitlines()
+    record = next(found for found in map(json.loads, lines) if found["record_type"] == kind)
+    trail.write_text("\n".join((*lines, json.dumps(record | fields, ensure_ascii=False), "")))
+    return len(lines) + 1
+
+
+@pytest.mark.parametrize("reader", READERS, ids=" ".join)
+@pytest.mark.parametrize("kind", ["attempt", "outcome", "event"])
+@pytest.mark.parametrize("field", TEXTS)
+def test_no_field_of_a_forged_record_steers_a_terminal(
+    forged: Path, capfd: pytest.CaptureFixture[str], field: str, kind: str, reader: list[str]
+) -> None:
+    forge(forged, kind, **{field: STEERING})
+    assert read(forged, reader) == 0
+    said = capfd.readouterr()
+    page = Path("page.html").read_text() if reader[0] == "report" else ""
+    assert re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", said.out + said.err + page) is None
+    assert STEERING[-8:] not in page.partition("<main>")[2].rpartition("</main>")[0]
+
+
+@pytest.mark.parametrize("reader", READERS, ids=" ".join)
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"ts": "<script>"},
+        {"ts": ""},
+        {"ts": "0001-01-01T00:00:00.000000Z"},
+        {"ts": "2026-13-01T00:00:00.000000Z"},
+        {"ts": "2026-01-01T00:00:00.000000Z" + STEERING},
+        {"seq": -1},
+        {"duration_ms": -1},
+        {"duration_ms": 10**400},
+        {"stdout_bytes": 10**400},
+        {"exit_code": -(10**400)},
+        {"command_raw": 5},
+    ],
+    ids=lambda fields: f"{next(iter(fields))} {str(next(iter(fields.values())))[:20]!r}",
+)
+def test_a_record_that_no_broker_writes_is_left_out_and_its_line_is_named(
+    forged: Path, capfd: pytest.CaptureFixture[str], fields: dict[str, Any], reader: list[str]
+) -> None:
+    line = forge(forged, "outcome", **fields)
+    assert read(forged, reader) == 0
+    said = capfd.readouterr()
+    assert f"audit log {forged}, line {line}: is no record" in said.err
+    assert said.err.count("\n") == 1
+    assert STEERING not in said.out
+
+
+@pytest.mark.parametrize("reader", READERS, ids=" ".join)
+@pytest.mark.parametrize(
+    "line", ['{"a":' + "[" * 100_000 + "]" * 100_000 + "}", '{"seq":1,"x":"\udcff"}', "", "x"]
+)
+def test_a_line_that_nobody_can_decode_is_named(
+    forged: Path, capfd: pytest.CaptureFixture[str], line: str, reader: list[str]
+) -> None:
+    before = forged.read_bytes()
+    forged.write_bytes(before + line.encode("utf-8", "surrogateescape") + b"\n")
+    assert read(forged, reader) == 0
+    number = len(before.splitlines()) + 1
+    assert f"line {number}: is no record" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("place", [0, -1])
+def test_a_start_behind_a_record_of_endless_depth_is_refused_with_its_reason(
+    forged: Path, place: int
+) -> None:
+    lines = forged.read_bytes().splitlines()
+    body = lines[place].rpartition(b',"hash":"')[0]
+    deep = body.replace(b',"session":', b',"x":' + b"[" * 100_000 + b"]" * 100_000 + b',"session":') + b"}"
+    lines[place] = b'%b,"hash":"%b"}' % (deep[:-1], digest(deep).encode())
+    forged.write_bytes(b"".join(line + b"\n" for line in (lines[:1] if place == 0 else lines)))
+    with pytest.raises(StartupError, match="audit log .*record"):
+        open_trail(forged)
