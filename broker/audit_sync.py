@@ -74,10 +74,11 @@ class GroupCommit:
 
     def wait(self, position: Position) -> None:
         """Return when the record at `position` is on disk. Raises OSError when its sync failed."""
-        known = _thread.allocate_lock()
-        known.acquire()
-        if self.later(position, known.release):
+        if max(self._done, self._failed) < position:
+            known = _thread.allocate_lock()
             known.acquire()
+            if self.later(position, known.release):
+                known.acquire()
         if self._failed_after < position <= self._failed:
             raise self._failure
 
