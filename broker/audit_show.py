@@ -169,7 +169,11 @@ def _last_seq(path: str) -> int:
 
 
 def _print(line: bytes, entry: Line, style: Style, *, as_json: bool) -> None:
-    text = escaped(line.decode("utf-8", "replace").encode()).decode() if as_json else "\n".join(table_lines(entry, style))
+    text = (
+        escaped(line.decode("utf-8", "replace").encode()).decode()
+        if as_json
+        else "\n".join(table_lines(entry, style))
+    )
     print(text)
 
 
