@@ -84,8 +84,9 @@ class Containment:
     def confine(self, prepared: Prepared, further: Rule | None, listener_fd: int = -1) -> int:
         """Confine the calling thread for good.
 
-        `further`: a place of this call alone. `listener_fd`: of its filter, if it has that on already. Returns the listener of the filter's questions, -1 if it asks
-        none. The thread must have no_new_privs. Raises OSError.
+        `further`: a place of this call alone. `listener_fd`: of its filter, if it has that on already. Returns
+        the listener of the filter's questions, -1 if it asks none. The thread must have no_new_privs. Raises
+        OSError.
         """
         ruleset = prepared.ruleset
         if further is not None and self.in_force.files:

@@ -113,5 +113,5 @@ def test_a_start_behind_a_record_of_endless_depth_is_refused_with_its_reason(
     deep = body.replace(b',"session":', b',"x":' + b"[" * 100_000 + b"]" * 100_000 + b',"session":') + b"}"
     lines[place] = b'%b,"hash":"%b"}' % (deep[:-1], digest(deep).encode())
     forged.write_bytes(b"".join(line + b"\n" for line in (lines[:1] if place == 0 else lines)))
-    with pytest.raises(StartupError, match="audit log .*record"):
+    with pytest.raises(StartupError, match=r"audit log .*record"):
         open_trail(forged)
