@@ -35,7 +35,8 @@ _X86_64: Final = """
     163:acct settimeofday mount umount2 swapon swapoff reboot sethostname setdomainname iopl ioperm
     create_module init_module delete_module 179:quotactl nfsservctl 188:setxattr lsetxattr fsetxattr
     getxattr lgetxattr 194:listxattr llistxattr 197:removexattr lremovexattr fremovexattr tkill
-    203:sched_setaffinity 206:io_setup io_destroy io_getevents io_submit io_cancel 212:lookup_dcookie 216:remap_file_pages 220:semtimedop
+    203:sched_setaffinity 206:io_setup io_destroy io_getevents
+    io_submit io_cancel 212:lookup_dcookie 216:remap_file_pages 220:semtimedop
     227:clock_settime 234:tgkill utimes 237:mbind set_mempolicy 240:mq_open mq_unlink 246:kexec_load
     248:add_key request_key keyctl ioprio_set 253:inotify_init 256:migrate_pages openat mkdirat mknodat
     fchownat futimesat newfstatat 268:fchmodat 272:unshare 279:move_pages utimensat 294:inotify_init1
@@ -46,7 +47,8 @@ _X86_64: Final = """
 
 _AARCH64: Final = """
     0:io_setup io_destroy io_submit io_cancel io_getevents setxattr lsetxattr fsetxattr getxattr lgetxattr
-    11:listxattr llistxattr 14:removexattr lremovexattr fremovexattr 18:lookup_dcookie 25:fcntl 26:inotify_init1 29:ioctl ioprio_set 33:mknodat
+    11:listxattr llistxattr 14:removexattr lremovexattr fremovexattr 18:lookup_dcookie
+    25:fcntl 26:inotify_init1 29:ioctl ioprio_set 33:mknodat
     mkdirat 39:umount2 mount pivot_root nfsservctl 51:chroot fchmod fchmodat fchownat fchown openat close
     vhangup 60:quotactl 62:lseek read write 88:utimensat acct 91:capset personality exit 97:unshare
     104:kexec_load init_module delete_module 112:clock_settime 116:syslog ptrace sched_setparam
