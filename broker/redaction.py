@@ -14,7 +14,7 @@ from broker.known_tokens import known_tokens
 from broker.redaction_catalogue import catalogue
 from broker.refusal import StartupError
 from broker.regex_engine import NOWHERE, Expression, ExpressionError
-from broker.visible_text import VisibleText
+from broker.visible_text import VisibleText, hides
 
 Found = tuple[int, int, str]
 WINDOW_BYTES = 128 * 1024
@@ -84,7 +84,7 @@ class Redactor:
         """Spans and names of all secrets in UTF-8 `data`, sorted, none overlapping."""
         if not self._enabled or len(data) < 4:
             return []
-        if b"\x1b" not in data:
+        if not hides(data):
             return self._find_visible(data)
         view = VisibleText(data)
         return [(*view.original(start, end), name) for start, end, name in self._find_visible(view.text)]

@@ -1,7 +1,8 @@
 """Takes out of a program's output what steers a terminal, and folds progress bars to their last state.
 
-Always true: what comes out holds no escape sequence, no control character but newline and tab, and no bidirectional
-control; so what a person or a model reads is what is there. The result does not depend on how the input was cut.
+Always true: what comes out holds no escape sequence, no control character but newline and tab, no bidirectional
+control and no tag character (U+E0000 to U+E007F: letters that a model reads and a person does not see); so what a person or a
+model reads is what is there. The result does not depend on how the input was cut.
 Memory is bounded: a line longer than `LINE_BYTES` is given out in pieces. Works on valid UTF-8.
 Sequences: ECMA-48 5.4 (CSI), 5.6 (control strings, which here also end at a newline, so that an unterminated one
 cannot hide the rest of the output).
@@ -15,7 +16,7 @@ _SILENT = bytes([*range(7), 0x0B, 0x0C, *range(0x0E, 0x1B), *range(0x1C, 0x20), 
 """Control characters that are dropped wherever they stand: a terminal ignores them, or obeys them amid a sequence too."""
 _STEERING = Expression(  # in runs: a flood of one character must not cost one search each
     r"\x1b+|[\r\x08]+|\x07+|(?:\xc2[\x80-\x8f\x91-\x97\x99\x9a\x9c])+|\xc2[\x90\x98\x9b\x9d-\x9f]"
-    r"|(?:\xd8\x9c|\xe2\x80[\x8e\x8f\xaa-\xae]|\xe2\x81[\xa6-\xa9])+"
+    r"|(?:\xd8\x9c|\xe2\x80[\x8e\x8f\xaa-\xae]|\xe2\x81[\xa6-\xa9]|\xf3\xa0[\x80\x81][\x80-\xbf])+"
 )
 _STRING_END = Expression(r"\x07|\x1b\\|\xc2\x9c|\n")
 _SEQUENCE = Expression(r"(?:\x1b\[|\xc2\x9b)[0-?]*[ -/]*[@-~]|\x1b[ -/]*[0-OQ-WYZ\\`-~]")

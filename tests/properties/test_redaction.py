@@ -42,7 +42,21 @@ WORDS = [
     "@",
     "[REDACTED:x]",
 ]
-SIGNS = ["\x1b[31m", "\\n", "é", "🚀", "Authorization: Bearer ", "\r", "%3D", "&", ";", "login "]
+SIGNS = [
+    "\x1b[31m",
+    "\\n",
+    "é",
+    "🚀",
+    "Authorization: Bearer ",
+    "\r",
+    "%3D",
+    "&",
+    ";",
+    "login ",
+    "\u200b",
+    "\u00ad",
+    "[0m",
+]
 STRUCTURES = [
     '"name":"db_password","value":"',
     '{"value":"x1y2z3q4","name":"token"}',

@@ -237,6 +237,51 @@ def test_a_token_that_colours_run_through_is_redacted() -> None:
     assert result.endswith(" end")
 
 
+HIDDEN = (
+    "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b\u180e\u180f\u200b\u200c\u200d\u200e\u200f\u202a\u202e\u2060\u2064\u2066"
+    "\u206f\u3164\ufe00\ufe0f\ufeff\uffa0\ufff0\ufff8\U0001bca0\U0001d173\U000e0001\U000e0041\U000e007f\U000e0100\U000e01ef"
+)
+
+
+@pytest.mark.parametrize("hidden", [*HIDDEN, "[0m", "[1;31m", "\x1b\x1b[0m[0m"], ids=ascii)
+def test_a_token_is_redacted_whatever_shows_nothing_in_it(hidden: str) -> None:
+    secret, value = filled("ghp_{base62:36}"), filled("{base62:12}x7Q")
+    for text, left in (
+        (f"token {hidden.join(secret)} end", "token [REDACTED:github_token] end"),
+        (f"{hidden}DB_PASS{hidden}WORD={value[:5]}{hidden * 3}{value[5:]}\n", None),
+        (
+            f"see {secret[:1]}{hidden}{secret[1:]}{hidden} and more",
+            f"see [REDACTED:github_token]{hidden} and more",
+        ),
+    ):
+        result = redact(text)
+        assert value[:5] not in result
+        assert value[5:] not in result
+        assert left is None or result == left
+
+
+@pytest.mark.parametrize(
+    "text", ["a{}b", "{}", "DB_HOST={}db.internal{}\n", "word{} word\n{}\n", "{}# title\n"]
+)
+@pytest.mark.parametrize("hidden", [*HIDDEN, "[0m"], ids=ascii)
+def test_what_shows_nothing_stays_in_text_without_a_secret(hidden: str, text: str) -> None:
+    assert redact(text.replace("{}", hidden)) == text.replace("{}", hidden)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "👩\u200d👩\u200d👧 ❤\ufe0f 1\ufe0f\u20e3",
+        "می\u200cخواهم کتاب\u200cها",  # noqa: RUF001 - Persian
+        "Donau\u00addampf\u00adschiff",
+        "葛\U000e0100",
+        "token = x[m]",
+    ],
+)
+def test_scripts_and_pictures_that_need_what_shows_nothing_come_back_whole(text: str) -> None:
+    assert redact(text) == text
+
+
 def test_redacting_twice_changes_nothing() -> None:
     for text in [filled(example) for _pattern, example in EXAMPLES] + [w.format(VALUE) for w in WRITTEN]:
         once = redact(text)

@@ -18,6 +18,11 @@ CASES = [
     ("\u009b31mC1\u009b0m \u009d0;t\u009cx\n".encode(), b"C1 x\n"),
     (b"bell\x07 null\x00 delete\x7f\n", b"bell null delete\n"),
     ("left\u202eright \u2066iso\u2069 \u200emark\n".encode(), b"leftright iso mark\n"),
+    ("a\U000e0049\U000e0067\U000e0001\U000e007fb\n".encode(), b"ab\n"),
+    (
+        "\u200c\u200d\ufe0f\u200b\u00ad\ufeff kept\n".encode(),
+        "\u200c\u200d\ufe0f\u200b\u00ad\ufeff kept\n".encode(),
+    ),
     (b"10%\r50%\r100%\n", b"100%\n"),
     (b"10%\r50%\r", b"50%"),
     (b"dos\r\nlines\r\n", b"dos\nlines\n"),
