@@ -7,7 +7,7 @@ line before. A record holds counts of output bytes and has no field for output. 
 
 import os
 import time
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import msgspec
 
@@ -21,6 +21,9 @@ FIRST_EVENTS = ("continued", "repaired")
 
 LINE_LIMIT_BYTES = 1024 * 1024
 """No record is longer: the bounds of `audit_text`, each character escaped to six bytes, stay well below."""
+
+Count = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
+"""What a broker counts. Whoever reads a trail meets no number that it cannot calculate with."""
 
 RecordType = Literal["attempt", "outcome", "event"]
 
@@ -65,7 +68,7 @@ class CallLine(msgspec.Struct, kw_only=True):
     `oldest_open`: `seq` of the oldest attempt without outcome.
     """
 
-    seq: int
+    seq: Count
     ts: str
     record_type: RecordType
     event_id: str
@@ -74,15 +77,15 @@ class CallLine(msgspec.Struct, kw_only=True):
     argv: tuple[str, ...] | None
     cwd: str | None
     code: str | None = None
-    exit_code: int | None = None
-    duration_ms: int | None = None
-    stdout_bytes: int | None = None
-    stderr_bytes: int | None = None
+    exit_code: Annotated[int, msgspec.Meta(ge=-(1 << 31), lt=1 << 31)] | None = None
+    duration_ms: Count | None = None
+    stdout_bytes: Count | None = None
+    stderr_bytes: Count | None = None
     policy_reason: str | None = None
     cut: dict[str, Cut] | msgspec.UnsetType = msgspec.UNSET
     session: str
     policy_sha256: str
-    oldest_open: int | None = None
+    oldest_open: Count | None = None
     prev: str = ""
 
     @property
@@ -94,16 +97,16 @@ class CallLine(msgspec.Struct, kw_only=True):
 class EventLine(msgspec.Struct, kw_only=True):
     """The canonical order of the fields of a record that is no call: something happened to the trail."""
 
-    seq: int
+    seq: Count
     ts: str
     record_type: RecordType = "event"
     event_id: str
     event: str
     detail: str
-    count: int | None = None
+    count: Count | None = None
     session: str
     policy_sha256: str
-    oldest_open: int | None = None
+    oldest_open: Count | None = None
     prev: str = ""
 
 
