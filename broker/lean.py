@@ -11,7 +11,10 @@ import sys
 from types import ModuleType
 
 SWITCH_S = 0.0005
-"""How long one thread may keep others from the interpreter. A start has several, most of which wait for the kernel."""
+"""How long one thread may keep others from the interpreter during a start, which has several that wait for the kernel."""
+
+
+_usual_switch_s = sys.getswitchinterval()
 
 
 def _stand_ins() -> dict[str, ModuleType | None]:
@@ -53,6 +56,7 @@ if "msgspec" not in sys.modules:
 
 
 def end_of_start() -> None:
-    """Collect garbage from now on, but never look again at what the start made: it stays."""
+    """Collect garbage from now on, but never look again at what the start made: it stays. Threads take turns as usual."""
+    sys.setswitchinterval(_usual_switch_s)
     gc.freeze()
     gc.enable()
