@@ -1,7 +1,9 @@
 """A place outside that does not answer holds up the program that asks for it, and nobody else."""
 
+import ctypes
 import errno
 import os
+import struct
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +13,8 @@ import pytest
 from broker import canary, kernel
 from broker.elf import loader_of
 from broker.profile import Profile
+from broker.refusal import PolicyDenied
+from broker.schema import Limits
 from tests.support.confined import Confined
 
 pytestmark = pytest.mark.skipif(not canary.facts().scoped, reason="this kernel lacks Landlock ABI 6")
@@ -118,3 +122,55 @@ def test_the_loader_is_refused_where_no_cache_knows_it(confined: Confined, looks
     assert ended.exit_code == 126
     assert "uid=" not in ended.stdout
     assert loader_of("/usr/bin/id") in looks
+
+
+FUSE_INIT_ANSWER = struct.pack("=IiQ", 80, 0, 0) + struct.pack(
+    "=4I2H2I2H8I", 7, 31, 65_536, 0, 12, 9, 65_536, 1, 0, 0, *[0] * 8
+)
+"""linux/fuse.h: struct fuse_out_header and fuse_init_out of protocol 7.31; the question's number goes to offset 8."""
+MNT_DETACH = 2
+
+
+@pytest.fixture
+def hung(tmp_path: Path) -> Iterator[Path]:
+    """A file system that answers nothing but that it is there. It ends with the descriptor, so with this process too."""
+    place = tmp_path / "hung"
+    place.mkdir()
+    libc = ctypes.CDLL(None, use_errno=True)
+    try:
+        fd = os.open("/dev/fuse", os.O_RDWR | os.O_CLOEXEC)
+    except OSError as error:
+        pytest.skip(f"/dev/fuse: {error.strerror}")
+    options = f"fd={fd},rootmode=40000,user_id=0,group_id=0,allow_other".encode()
+    if libc.mount(b"hung", os.fsencode(place), b"fuse", 0, options):
+        os.close(fd)
+        pytest.skip(f"no FUSE mount: {os.strerror(ctypes.get_errno())}")
+    try:
+        question = os.read(fd, 65_536)
+        os.write(fd, FUSE_INIT_ANSWER[:8] + question[8:16] + FUSE_INIT_ANSWER[16:])
+        yield place
+    finally:
+        os.close(fd)
+        libc.umount2(os.fsencode(place), MNT_DETACH)
+
+
+def test_a_file_system_that_really_hangs_holds_up_neither_the_jail_nor_the_warden(
+    confined: Confined, hung: Path
+) -> None:
+    with confined.jail.locate(None) as located, pytest.raises(PolicyDenied):
+        confined.jail.check(str(hung / "x"), located)
+    change = f"""
+import os
+os.symlink({str(hung / "x")!r}, "link")
+for change in (lambda: os.chmod({str(hung / "x")!r}, 0), lambda: os.chmod("link", 0), lambda: os.utime("link")):
+    try:
+        change()
+    except PermissionError:
+        print("refused")
+"""
+    ended = confined.python(change, profile=Profile(writes=True))
+    assert ended.stdout == "refused\n" * 3, ended
+    profile = Profile(may_run=confined.programs("echo"))
+    _, stuck = confined.start("sh", "-c", f"exec {hung}/x", profile=profile, limits=Limits(timeout_s=2))
+    assert confined.run("sh", "-c", "/usr/bin/echo on", profile=profile).stdout == "on\n"
+    assert stuck.get(timeout=20).code == "TIMEOUT"
