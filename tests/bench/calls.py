@@ -14,6 +14,8 @@ from tests.bench.served import Broker, a_place, server
 from tests.bench.ways import Way, in_turns, load
 
 WARM_UP = 10
+IN_A_ROW = 10
+"""A server in use: what stands in the processor's caches is its own. Of `each after another's` it is another's."""
 IN_FLIGHT = 16
 FLIGHT_CALLS = 320
 BARE = "bare subprocess.run with pipes"
@@ -30,7 +32,7 @@ def bare_echo() -> None:
 
 
 def latency(plan: Plan) -> list[Row]:
-    """`echo hi`, one call after another: through MCP, through the broker alone, bare, and through each peer."""
+    """`echo hi`, one call at a time: through MCP, through the broker alone, bare, and through each peer."""
     with ExitStack() as stack:
         ours = stack.enter_context(Client(server(a_place(plan.folder / "mcp"))))
         broker = stack.enter_context(Broker(a_place(plan.folder / "broker")))
@@ -38,14 +40,22 @@ def latency(plan: Plan) -> list[Row]:
         ways: dict[str, Way] = {"mcp": ours.call, "broker": broker.call, BARE: bare_echo}
         ways |= {peer.server.name: peer.call for peer in peers}
         in_turns(ways, min(WARM_UP, plan.calls))
-        medians = {name: seconds * 1e3 for name, seconds in in_turns(ways, plan.calls).items()}
-    mcp, alone = medians.pop("mcp"), medians.pop("broker")
-    rows = [Row("echo hi through MCP", mcp, "ms", BARE, medians[BARE], 2.6, load())]
-    rows.append(Row("echo hi through the broker alone", alone, "ms", BARE, medians.pop(BARE), 2.0, load()))
-    rows += [
-        Row("echo hi through MCP", mcp, "ms", name, peer_ms, 1.0, load()) for name, peer_ms in medians.items()
+        one_by_one = in_turns(ways, plan.calls)
+        rows = _latency_rows("", in_turns(ways, max(1, plan.calls // IN_A_ROW), IN_A_ROW))
+    return rows + _latency_rows(", each after another's", one_by_one)
+
+
+def _latency_rows(how: str, seconds: dict[str, float]) -> list[Row]:
+    medians = {name: taken * 1e3 for name, taken in seconds.items()}
+    mcp, alone, bare = (medians.pop(name) for name in ("mcp", "broker", BARE))
+    rows = [
+        Row(f"echo hi through MCP{how}", mcp, "ms", BARE, bare, 2.6, load()),
+        Row(f"echo hi through the broker alone{how}", alone, "ms", BARE, bare, 2.0, load()),
     ]
-    return rows
+    peers = medians.items()
+    return rows + [
+        Row(f"echo hi through MCP{how}", mcp, "ms", name, peer, 1.0, load()) for name, peer in peers
+    ]
 
 
 def throughput(plan: Plan) -> list[Row]:
