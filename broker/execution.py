@@ -83,7 +83,8 @@ class Executor:
     def start(self, job: Job, recorded: Recorded, done: Callable[[Completed], None]) -> Running:
         """Run `job` in a thread of its own, and return at once.
 
-        Its program starts when it is `recorded`, which may raise a Refusal; `done` is the thread's last act.
+        Its program starts when it is `recorded`, which may raise a Refusal. `done` is called when it has ended; nothing
+        that it left lives any more once `Running.ended` is open.
         Raises ExecutorError if nothing can be started any more.
         """
         try:

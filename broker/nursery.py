@@ -222,8 +222,7 @@ class Nursery:
 
     def _wait_for_task(self, seats: Seats[Task], usual: bool) -> None:  # noqa: FBT001 - which of two kinds
         try:
-            self._confine_thread()
-            ready = _get_ready() if usual else None
+            ready = self._confine_thread(usual)
         except OSError:
             self._lose_thread(seats)
             return
@@ -233,12 +232,18 @@ class Nursery:
         elif ready is not None:
             os.close(ready.listener_fd)
 
-    def _confine_thread(self) -> None:
+    def _confine_thread(self, usual: bool) -> Ready | None:  # noqa: FBT001 - which of two kinds
+        """Put on the calling thread what it can have before its task is known. Raises OSError."""
         with contextlib.suppress(PermissionError):  # in a container: then the whole broker has this umask
             kernel.unshare_umask()
         os.umask(UMASK)
+        if usual:
+            path = ctypes.create_string_buffer(PATH_BYTES)
+            asks = seccomp.usual_filter(_thread.get_native_id(), ctypes.addressof(path))
+            return Ready(kernel.seccomp_listener(asks), path)
         if self._common_filter is not None:
             kernel.seccomp_filter(seccomp.thread_filter(_thread.get_native_id()))
+        return None
 
     def _start_reaper(self) -> None:
         read_fd, self._leash_fd = os.pipe2(os.O_CLOEXEC)
@@ -267,13 +272,6 @@ class Nursery:
                 )
         finally:
             os.close(proof_r)
-
-
-def _get_ready() -> Ready:
-    """Put the usual filter on this thread. Raises OSError."""
-    path = ctypes.create_string_buffer(PATH_BYTES)
-    listener_fd = kernel.seccomp_listener(seccomp.usual_filter(ctypes.addressof(path)))
-    return Ready(listener_fd, path)
 
 
 def _readable(fd: int, timeout_s: float) -> bool:

@@ -2,8 +2,8 @@
 
 Always true: a program is started only after every layer is on; a call ends with its leader, its timeout or
 its cancellation, never with the end of its pipes; then everything in its domain is killed; whatever a
-program prints, the memory held is the two filters' and one read's. `done` is called exactly once, as the
-thread's last act, whatever happens.
+program prints, the memory held is the two filters' and one read's. `done` is called exactly once, whatever
+happens; when `Running.ended` opens, the thread's last act, nothing is left.
 """
 
 import _thread
@@ -33,6 +33,8 @@ from protocol.messages import ResultCode
 DRAIN_S: Final = 0.15
 """After the kill: how long the dying may take to let go of the pipes."""
 
+LAST_READS: Final = 16
+"""How often a stream is read once its program has ended, before whoever still writes to it is killed."""
 COUNT_S: Final = 0.03
 """How often a run's processes are counted."""
 SETTLE_MS: Final = 2
@@ -100,6 +102,7 @@ class Call:
         self._exit_code: int | None = None
         self._ready: Ready | None = None
         self._attended = False
+        self._kills_last = False
         self.usual = prepared.usual
 
     def run(self, ready: Ready | None) -> None:
@@ -122,6 +125,8 @@ class Call:
     def _finish(self, completed: Completed) -> None:
         self._premises.ended(self._running)
         self._done(completed)
+        if self._kills_last:
+            self._kill_domain()
         self._running.ended.open()
 
     def _guarded(self, step: Callable[[], T]) -> T | Verdict:
@@ -257,8 +262,10 @@ class Call:
 
     def _end(self, started: Started, reader: Reader) -> None:
         """Kill what is left of the domain, take what the pipes still hold, reap the leader."""
-        self._kill(started)
         reader.poll.unregister(self._running.cancel_fd)
+        self._kills_last = self._may_kill_last(started, reader)
+        if not self._kills_last:
+            self._kill(started)
         deadline = time.monotonic() + DRAIN_S
         while reader.open_fds and (left_s := deadline - time.monotonic()) > 0:
             reader.read(left_s)
@@ -269,6 +276,18 @@ class Call:
         os.close(started.pidfd)
         if self._prepared.layers.filter.programs and self._premises.census is not None:
             self._settle(self._premises.census)
+
+    def _may_kill_last(self, started: Started, reader: Reader) -> bool:
+        """Whether the leader has ended, could start no other program, and nobody holds its pipes any more.
+
+        Then the kill, which is to be sure, need not come before the outcome is written: the answer waits for both.
+        """
+        if started.pidfd in reader.open_fds or not self._attended or self._prepared.layers.filter.programs:
+            return False
+        for _ in range(LAST_READS):
+            if not reader.open_fds or not reader.read(0):
+                break
+        return self._premises.nursery.scoped and not reader.open_fds
 
     def _settle(self, census: Census) -> None:
         """See that what the program started is gone too: a killed process takes a moment to die.

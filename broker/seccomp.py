@@ -223,9 +223,31 @@ def common_filter() -> bytes:
 
 _SOME_THREAD: Final = 0x7EADBEEF
 """Stands for the thread's number, which is put in its place each time: no other operand or number is like it."""
-_THREAD_FILTER: Final = assemble(
-    {name: if_bits(argument, _ALL, _SOME_THREAD, FORBIDDEN, ALLOW) for name, argument in _SIGNALLING.items()}
-)
+_SOME_ADDRESS: Final = 0x7EADBEE1_7EADBEE2
+"""Stands for an address likewise."""
+
+
+def _filled(template: bytes, thread_id: int, address: int = 0) -> bytes:
+    """Return a filter that was made with `_SOME_THREAD` and `_SOME_ADDRESS` for others."""
+    for some, other in (
+        (_SOME_THREAD, thread_id),
+        (_SOME_ADDRESS & 0xFFFFFFFF, address & 0xFFFFFFFF),
+        (_SOME_ADDRESS >> 32, address >> 32),
+    ):
+        template = template.replace(some.to_bytes(4, sys.byteorder), other.to_bytes(4, sys.byteorder))
+    return template
+
+
+def _signal_verdicts() -> dict[str, Code]:
+    return {
+        name: if_bits(argument, _ALL, _SOME_THREAD, FORBIDDEN, ALLOW)
+        for name, argument in _SIGNALLING.items()
+    }
+
+
+@cache
+def _thread_template() -> bytes:
+    return assemble(_signal_verdicts())
 
 
 def thread_filter(thread_id: int) -> bytes:
@@ -234,9 +256,7 @@ def thread_filter(thread_id: int) -> bytes:
     That thread is in the command's own Landlock domain, so the scope lets them through; and a signal to one thread of
     the broker is one to all of it: its end, its stop, or a reload.
     """
-    return _THREAD_FILTER.replace(
-        _SOME_THREAD.to_bytes(4, sys.byteorder), thread_id.to_bytes(4, sys.byteorder)
-    )
+    return _filled(_thread_template(), thread_id)
 
 
 class FilterRules(NamedTuple):
@@ -272,36 +292,31 @@ def _process_verdicts(rules: FilterRules) -> dict[str, Code]:
 
 
 def filter_for(rules: FilterRules) -> bytes:
-    """Return the filter of one profile, for a thread that has the common one."""
+    """Return the filter of one profile, for a thread that has the common one and that of its number."""
+    return assemble(_verdicts(rules))
+
+
+def _verdicts(rules: FilterRules) -> dict[str, Code]:
     verdicts = _exec_verdicts(rules) | _process_verdicts(rules)
     verdicts |= dict.fromkeys(METADATA_CALLS, ASK if rules.metadata and rules.asks else FORBIDDEN)
     verdicts["socket"] = if_among(0, (_AF_INET, _AF_INET6), ALLOW, REFUSED) if rules.network else REFUSED
     # of two filters that ask, the newer one's listener answers: a program must not be its own judge
     verdicts["seccomp"] = if_bits(1, _NEW_LISTENER, 0, ALLOW, FORBIDDEN)
-    return assemble(verdicts)
+    return verdicts
 
 
-_SOME_ADDRESS: Final = 0x7EADBEE1_7EADBEE2
-"""Stands for an address, as `_SOME_THREAD` for a number."""
 USUAL: Final = FilterRules(_SOME_ADDRESS)
 """What the filter of the least profile leaves open: most programs have it, whatever they may read."""
 
 
 @cache
 def _usual_template() -> bytes:
-    return filter_for(USUAL)
+    return assemble(_verdicts(USUAL) | _signal_verdicts())
 
 
-def usual_filter(exec_address: int) -> bytes:
-    """Return the filter of `USUAL` for another address."""
-    filled = _usual_template()
-    for shift in (0, 32):
-        old, new = (
-            (value >> shift & 0xFFFFFFFF).to_bytes(4, sys.byteorder)
-            for value in (_SOME_ADDRESS, exec_address)
-        )
-        filled = filled.replace(old, new)
-    return filled
+def usual_filter(thread_id: int, exec_address: int) -> bytes:
+    """Return the filters of `USUAL` and of a thread's number in one, for a thread that has the common one."""
+    return _filled(_usual_template(), thread_id, exec_address)
 
 
 def spawn_asks() -> bytes:

@@ -46,6 +46,8 @@ UNSENT_LIMIT_BYTES = 1024 * 1024
 PROGRESS_INTERVAL_S = 1.0
 DRAIN_S = 1.0
 """How long the last replies may take to be read once the broker is ending."""
+CLEAN_S = 1.0
+"""How long an answer may wait for the kill of what its command left, which the thread of the call does meanwhile."""
 KILL_S = 2.0
 """How long commands may take to be killed one by one; what is left then is killed all at once."""
 INTERRUPT_PATIENCE_S = 0.3
@@ -262,8 +264,10 @@ class Service:
         os.eventfd_read(self._wake_fd)
         while self._done:
             request_id, completed = self._done.popleft()
-            admitted, _ = self._running.pop(request_id)
-            self._send(self._pipeline.answer_run(admitted, completed))
+            admitted, running = self._running.pop(request_id)
+            reply = self._pipeline.answer_run(admitted, completed)
+            running.ended.wait(CLEAN_S)
+            self._send(reply)
         self._start_waiting()
         self._pipeline.rest()
 

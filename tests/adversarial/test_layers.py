@@ -85,11 +85,15 @@ def without_verdict(name: str) -> Weaken:
     def weaken(patch: Patch) -> None:
         assembled = seccomp.assemble
         patch.setattr(seccomp, "assemble", lambda verdicts: assembled({**verdicts, name: seccomp.ALLOW}))
-        # made anew: the real ones are kept for all starts of a process
-        for kept in ("common_filter", "_usual_template"):
-            patch.setattr(seccomp, kept, getattr(seccomp, kept).__wrapped__)
+        made_anew(patch)
 
     return weaken
+
+
+def made_anew(patch: Patch) -> None:
+    """Keep no filter: the real ones are kept for all starts of a process."""
+    for kept in ("common_filter", "_usual_template", "_thread_template"):
+        patch.setattr(seccomp, kept, getattr(seccomp, kept).__wrapped__)
 
 
 def with_rule(rule: Rule) -> Weaken:
@@ -367,7 +371,8 @@ def test_the_proof_at_start_notices_a_second_exec(tmp_path: Path, monkeypatch: P
 def test_the_proof_at_start_notices_a_thread_that_a_signal_reaches(
     tmp_path: Path, monkeypatch: Patch
 ) -> None:
-    monkeypatch.setattr(seccomp, "thread_filter", lambda _thread_id: seccomp.assemble({}))
+    monkeypatch.setattr(seccomp, "_signal_verdicts", dict)
+    made_anew(monkeypatch)
     with pytest.raises(StartupError, match="a signal reached the broker"):
         Confined(tmp_path)
 

@@ -350,8 +350,25 @@ def test_a_thread_of_the_broker_is_out_of_reach_of_what_it_starts() -> None:
 
 
 @pytest.mark.parametrize("address", [ADDRESS, 0x1000, 0x7FFFFFFFF000, 0xFFFF_FFFF])
-def test_the_usual_filter_is_that_of_the_least_profile_for_any_address(address: int) -> None:
-    assert usual_filter(address) == filter_for(FilterRules(address))
+def test_the_usual_filter_is_that_of_the_least_profile_and_that_of_a_thread_in_one(address: int) -> None:
+    usual, least, own = usual_filter(4711, address), filter_for(FilterRules(address)), thread_filter(4711)
+    assert answer(usual, "execve", address) == answer(least, "execve", address)
+    for name in (
+        "execve",
+        "clone",
+        "fork",
+        "chmod",
+        "socket",
+        "seccomp",
+        "openat",
+        "kill",
+        "tgkill",
+        "pidfd_open",
+    ):
+        for first in (0, 1, 17, 4711, 0x4111, 0x10F00):
+            for second in (0, 8, 4711):
+                both = {answer(least, name, first, second), answer(own, name, first, second)} - {ALLOWED}
+                assert answer(usual, name, first, second) == (both.pop() if both else ALLOWED)
 
 
 def test_a_program_cannot_answer_what_its_own_calls_ask() -> None:
