@@ -70,6 +70,7 @@ class Executor:
             self.warden.live,
             asks=in_force.asks,
         )
+        self.warden.on_start = self.nursery.refill
         self.census = Census() if in_force.scoped else None
         self.null_fd = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         self.sink_fd = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
@@ -99,10 +100,6 @@ class Executor:
             self.ended(running)
             raise
         return running
-
-    def rest(self) -> None:
-        """Make ready for the next jobs, now that nobody waits."""
-        self.nursery.refill()
 
     def ended(self, running: Running) -> None:
         """Forget a run; called once, when it has ended or never began."""

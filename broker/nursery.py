@@ -161,7 +161,7 @@ class Nursery:
         self._make(usual, self._seats[usual].give(task))
 
     def refill(self) -> None:
-        """Have threads made in the place of those that were used; for when no answer has to wait for it."""
+        """Have threads made in the place of those that were used; for when a program runs, and all else waits."""
         for usual, seats in self._seats.items():
             self._make(usual, seats.missing())
 

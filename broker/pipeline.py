@@ -179,10 +179,6 @@ class Pipeline:
             envelope = _envelope(unforeseen(error).code, UNFORESEEN, time.monotonic())
         return Result(request_id, envelope)
 
-    def rest(self) -> None:
-        """Make ready for the next runs, now that all that have ended were answered."""
-        self._executor.rest()
-
     def note_violation(self, reason: str) -> None:
         """Leave in the trail that the frontend broke the protocol."""
         self._trail.event("protocol_violation", reason)

@@ -179,6 +179,7 @@ class Call:
         pid = self._spawn(variables, (premises.null_fd, stdout_w, stderr_w))
         if not asking:
             premises.warden.limit(pid, terms).wait(LIMITED_S)
+            premises.nursery.refill()
         return Started(pid, os.pidfd_open(pid), stdout_r, stderr_r)
 
     def _loaders(self) -> frozenset[tuple[int, int]] | None:

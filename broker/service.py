@@ -269,7 +269,6 @@ class Service:
             running.ended.wait(CLEAN_S)
             self._send(reply)
         self._start_waiting()
-        self._pipeline.rest()
 
     def _report_progress(self) -> None:
         now = time.monotonic()

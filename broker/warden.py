@@ -54,7 +54,10 @@ class Ward:
 
 
 class Warden:
-    """Hands actions to its thread. `live` is that thread's body; `close` ends it."""
+    """Hands actions to its thread. `live` is that thread's body; `close` ends it.
+
+    `on_start` is called when a program was let through: for what is to be done while it runs, and everybody else waits.
+    """
 
     def __init__(self) -> None:
         self._wake_fd = os.eventfd(0, os.EFD_CLOEXEC)
@@ -62,6 +65,7 @@ class Warden:
         self._epoll = select.epoll()
         self._epoll.register(self._wake_fd, select.EPOLLIN)
         self._wards: dict[int, Ward] = {}
+        self.on_start: Callable[[], object] = _nothing
         self._ended = False
         self._ending = _thread.allocate_lock()
         self._swept = False
@@ -184,6 +188,7 @@ class Warden:
         kernel.seccomp_continue(listener_fd, question)
         if not ward.terms.places and ward.terms.loaders is None:
             self._dismiss(listener_fd)  # nothing is left to ask; without a listener the kernel answers ENOSYS
+        self.on_start()
         return 0
 
     def _decide_on_program(
@@ -252,3 +257,7 @@ def _sweep(base: str) -> None:
 
 def _left(folder: str) -> None:
     warn(f"the temporary folder {folder} could not be removed; it stays, look at it and remove it")
+
+
+def _nothing() -> None:
+    """Be told that a program starts."""

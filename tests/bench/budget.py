@@ -102,7 +102,6 @@ class Parts:
 
         self._executor.start(Job(permitted, fd, *self._filters()), AT_ONCE, done)
         assert ended.wait(10)
-        self._executor.rest()
 
 
 def budget(plan: Plan) -> list[Row]:

@@ -99,7 +99,6 @@ def confined_true(confined: Confined) -> Way:
         job = Job(permitted, confined.jail.fd, Kept(), Kept())
         confined.executor.start(job, AT_ONCE, ended.put)
         ended.get()
-        confined.executor.rest()
 
     return way
 
