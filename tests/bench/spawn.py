@@ -11,12 +11,14 @@ import argparse
 import os
 import random
 import shutil
+import signal
 import statistics
 import struct
 import subprocess
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import ExitStack, closing
 from pathlib import Path
 from queue import SimpleQueue
 
@@ -58,11 +60,17 @@ class Forker:
         self._rlimits = limits.rlimits_for(Limits())
         asks, self._ask = os.pipe()
         self._answer, answers = os.pipe()
-        if os.fork() == 0:
+        self._pid = os.fork()
+        if self._pid == 0:
             ballast = b"x" * ballast_bytes
             while os.read(asks, 1):
                 os.write(answers, struct.pack("d", self._timed()))
             os._exit(len(ballast) and 0)
+
+    def close(self) -> None:
+        """End it."""
+        os.kill(self._pid, signal.SIGKILL)
+        os.waitpid(self._pid, 0)
 
     def __call__(self) -> float:
         os.write(self._ask, b"x")
@@ -128,8 +136,10 @@ def main() -> None:
     options.add_argument("--runs", type=int, default=300)
     runs: int = options.parse_args().runs
     true = shutil.which("true") or "/bin/true"
-    with tempfile.TemporaryDirectory() as folder, Confined(Path(folder)) as confined:
-        small, large = Forker(confined, 0), Forker(confined, MEMORY_BYTES)
+    with ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        confined = stack.enter_context(Confined(Path(folder)))
+        small, large = (stack.enter_context(closing(Forker(confined, size))) for size in (0, MEMORY_BYTES))
         own: dict[str, Way] = {
             "bare subprocess.run": lambda: subprocess.run([true], check=True),
             "subprocess.run with two pipes": lambda: subprocess.run([true], check=True, capture_output=True),
