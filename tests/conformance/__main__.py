@@ -180,6 +180,8 @@ def main() -> int:
             )
             for entry in TABLE["suite"]
         ]
+        if options.inspector:
+            installed(options.cache, INSPECTOR)
     except CannotBeHadError as error:
         print(f"conformance suite not run: {error}")
         return 0

@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -53,13 +52,10 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def writers(path: Path) -> Iterator[Writers]:
+def writers(path: Path, request: pytest.FixtureRequest) -> Writers:
     started = Writers(path)
-    try:
-        yield started
-    finally:
-        while started.living:
-            started.kill()
+    request.addfinalizer(lambda: [started.kill() for _ in list(started.living)])
+    return started
 
 
 def _assert_whole(path: Path) -> None:
