@@ -5,6 +5,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -39,6 +41,11 @@ class Writers:
         with self.living.pop(0) as writer:
             writer.send_signal(signal.SIGKILL)
 
+    def close(self) -> None:
+        """Kill all."""
+        while self.living:
+            self.kill()
+
     def wait(self) -> None:
         """Wait until all have ended by themselves, and well."""
         while self.living:
@@ -52,10 +59,9 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def writers(path: Path, request: pytest.FixtureRequest) -> Writers:
-    started = Writers(path)
-    request.addfinalizer(lambda: [started.kill() for _ in list(started.living)])
-    return started
+def writers(path: Path) -> Iterator[Writers]:
+    with closing(Writers(path)) as started:
+        yield started
 
 
 def _assert_whole(path: Path) -> None:
