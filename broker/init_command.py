@@ -88,12 +88,17 @@ def _add(path: str, names: list[str]) -> int:
     return 0
 
 
+def _for_us_alone(path: str, flags: int) -> int:
+    """Open a new file that nobody else can open before it has its mode."""
+    return os.open(path, flags, 0o600)
+
+
 def _replace(path: str, raw: bytes) -> None:
     """Put `raw` in the place of the file that `path` leads to, whole or not at all, with the mode that it had."""
     real = os.path.realpath(path)
     new = f"{real}.{os.getpid()}.new"
     try:
-        with open(new, "xb") as file:
+        with open(new, "xb", opener=_for_us_alone) as file:
             os.fchmod(file.fileno(), os.stat(real).st_mode & 0o7777)
             file.write(raw)
             file.flush()
@@ -146,7 +151,7 @@ def _write(path: str, text: bytes, *, force: bool) -> None:
         private_folder.make(os.path.dirname(os.path.abspath(path)))
         if force and os.path.exists(path):
             print(f"the old one is now {_set_aside(path)}")
-        with open(path, "xb") as file:
+        with open(path, "xb", opener=_for_us_alone) as file:
             file.write(text)
         os.chmod(path, 0o600)
     except FileExistsError:

@@ -36,7 +36,9 @@ def is_private(gid: int) -> bool:
         own = pwd.getpwuid(os.geteuid()).pw_name
     except KeyError:
         return False
-    return group.gr_name == own and set(group.gr_mem) <= {own}
+    if group.gr_name != own or not set(group.gr_mem) <= {own}:
+        return False
+    return all(user.pw_gid != gid or user.pw_name == own for user in pwd.getpwall())
 
 
 def problem(path: str) -> str:

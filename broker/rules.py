@@ -247,7 +247,7 @@ class Entry:
         found, number, after_dashes = [], 0, False
         for place, text in enumerate(words, first_index):
             expected = SCANNED
-            if self._operands is not None and not text.startswith("-"):
+            if self._operands is not None and (after_dashes or not text.startswith("-")):
                 expected = self._operands[min(number, len(self._operands) - 1)]
                 expected = expected.as_path() if expected.revision and after_dashes else expected
                 number += 1

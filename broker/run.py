@@ -281,9 +281,12 @@ class Call:
     def _may_kill_last(self, started: Started, reader: Reader) -> bool:
         """Whether the leader has ended, could start no other program, and nobody holds its pipes any more.
 
-        Then the kill, which is to be sure, need not come before the outcome is written: the answer waits for both.
+        Then the kill, which is to be sure, need not come before the outcome is written: the answer waits for both. A
+        temporary folder, though, is removed when nobody can be left who changes it meanwhile.
         """
-        if started.pidfd in reader.open_fds or not self._attended or self._prepared.layers.filter.programs:
+        if started.pidfd in reader.open_fds or not self._attended or self._temporary is not None:
+            return False
+        if self._prepared.layers.filter.programs:
             return False
         for _ in range(LAST_READS):
             if not reader.open_fds or not reader.read(0):

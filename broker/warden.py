@@ -28,8 +28,8 @@ from broker.notice import warn
 from broker.syscalls import NUMBER
 
 _EXECVE = NUMBER["execve"]
-_MOST_ASIDE = 8
-"""Questions at a time that wait for a file system: on one that does not answer they stay for good."""
+_MOST_ASIDE, _MOST_ASIDE_OF_ALL = 32, 128
+"""Questions of one run, and of all, that wait for a file system at a time: on one that does not answer they stay for good."""
 
 
 class Terms(NamedTuple):
@@ -69,7 +69,7 @@ class Warden:
         self._ended = False
         self._ending = _thread.allocate_lock()
         self._swept = False
-        self._aside: set[int] = set()
+        self._aside: dict[int, int] = {}  # a descriptor of its own for each → the run's listener
 
     def live(self) -> None:
         """Answer and act, until `close`."""
@@ -208,7 +208,8 @@ class Warden:
 
     def _decide_aside(self, listener_fd: int, loaders: frozenset[tuple[int, int]], question: Question) -> int:
         """Decide in a thread of its own, as the file system may never answer, and the others go on."""
-        if len(self._aside) >= _MOST_ASIDE:
+        runs = list(self._aside.values())
+        if runs.count(listener_fd) >= _MOST_ASIDE or len(runs) >= _MOST_ASIDE_OF_ALL:
             return errno.EAGAIN
         own_fd = os.dup(listener_fd)  # the other one is closed when no asker is left
 
@@ -218,14 +219,14 @@ class Warden:
                     own_fd, question, lambda: _program_let_through(own_fd, loaders, question, patient=True)
                 )
             finally:
-                self._aside.discard(own_fd)
+                self._aside.pop(own_fd, None)
                 os.close(own_fd)
 
-        self._aside.add(own_fd)
+        self._aside[own_fd] = listener_fd
         try:
             _thread.start_new_thread(decide, ())
         except BaseException:
-            self._aside.discard(own_fd)
+            self._aside.pop(own_fd, None)
             os.close(own_fd)
             raise
         return 0

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from broker import configuration, startup, trust_command
+from broker import configuration, private_folder, startup, trust_command
 from broker.configuration import FoundPolicy
 from broker.refusal import StartupError
 
@@ -94,6 +94,12 @@ class Groups:
         self._patch = patch
         patch.setattr(os, "getegid", lambda: 12345)
         patch.setattr(pwd, "getpwuid", lambda _: SimpleNamespace(pw_name="ada"))
+        self.first_group_of("ada")
+
+    def first_group_of(self, *users: str) -> None:
+        """Set whose first group it is; it need not list them."""
+        found = [SimpleNamespace(pw_name=user, pw_gid=12345) for user in users]
+        self._patch.setattr(pwd, "getpwall", lambda: found)
 
     def entry(self, name: str | None, *members: str) -> None:
         """Set the group's entry; no name is none."""
@@ -137,6 +143,16 @@ def test_a_policy_that_the_users_own_group_may_write_is_accepted_if_nobody_else_
             configuration.find_policy(environ)
             configuration.trusted(environ)
         path.chmod(path.stat().st_mode & ~0o020)
+
+
+def test_a_group_that_is_the_first_one_of_another_user_too_is_not_private(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    groups = Groups(monkeypatch)
+    groups.entry("ada")
+    assert private_folder.is_private(12345)
+    groups.first_group_of("ada", "bob")
+    assert not private_folder.is_private(12345)
 
 
 def test_a_policy_in_the_jail_is_refused_and_both_ways_out_are_named(environ: dict[str, str]) -> None:

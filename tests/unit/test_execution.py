@@ -588,3 +588,14 @@ def test_a_run_for_which_no_thread_can_be_had_is_refused_and_later_ones_are_not(
     assert set(refused) == {NO_THREAD}
     eventually(lambda: confined.run("true").exit_code == 0, "a thread can be had again")
     assert all(confined.run("true").exit_code == 0 for _ in range(6))
+
+
+def test_a_temporary_folder_is_removed_only_when_nothing_is_left(
+    confined: Confined, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps: list[str] = []
+    kill, remove = os.kill, temporary.remove
+    monkeypatch.setattr("broker.run.os.kill", lambda pid, number: (steps.append("kill"), kill(pid, number)))
+    monkeypatch.setattr("broker.temporary.remove", lambda folder: (steps.append("remove"), remove(folder))[1])
+    assert confined.run("true", profile=Profile(temporary=True)).exit_code == 0
+    assert steps.index("kill") < steps.index("remove")

@@ -464,3 +464,38 @@ def test_an_expression_holds_for_the_place_that_a_path_ends_at_too(
 def test_a_path_whose_end_matches_as_well_is_allowed(links: Policy, command: str, cwd: str | None) -> None:
     allowed, reason = verdict(links, command.format(root=links.jail.root), cwd)
     assert allowed, reason
+
+
+BEHIND_DASHES = r"""
+[commands]
+allow = ["cat", "head", "tail"]
+[rules.cat]
+operands = ['path&!/^(.*\/)?\.env$/']
+[rules.head]
+operands = ["none"]
+[rules.tail]
+operands = ["integer"]
+"""
+
+
+@pytest.mark.parametrize(
+    ("command", "allowed"),
+    [
+        ("cat -n note", True),
+        ("cat -- note", True),
+        ("cat -- -l", False),
+        ("cat -- .env", False),
+        ("cat -n -- -l", False),
+        ("head -n", True),
+        ("head -- -l", False),
+        ("tail -- 5", True),
+        ("tail -- -l", False),
+    ],
+)
+def test_an_operand_behind_dashes_keeps_its_kind_whatever_it_begins_with(
+    tmp_path: Path, command: str, allowed: bool
+) -> None:
+    for name in (".env", "note"):
+        (tmp_path / name).touch()
+    (tmp_path / "-l").symlink_to(".env")
+    assert verdict(policy_over(tmp_path, BEHIND_DASHES), command)[0] == allowed
