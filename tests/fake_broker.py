@@ -35,6 +35,7 @@ class FakeBroker:
         self.holds = True
         self._held: dict[int, str] = {}
         self._unanswered: set[int] = set()
+        self._taking = threading.Lock()
         self._thread = threading.Thread(target=self._serve, daemon=True)
 
     def __enter__(self) -> Self:
@@ -55,11 +56,12 @@ class FakeBroker:
 
     def forget(self) -> None:
         """Start counting anew, for a test that shares this broker with others."""
-        self.received.clear()
-        self.most_unanswered = 0
-        self.holds = True
-        while not self.requests.empty():
-            self.requests.get()
+        with self._taking:  # the last request may be answered and not shown yet
+            self.received.clear()
+            self.most_unanswered = 0
+            self.holds = True
+            while not self.requests.empty():
+                self.requests.get()
 
     def release(self) -> None:
         """Answer every call that is held."""
@@ -92,7 +94,8 @@ class FakeBroker:
             if not data:
                 return
             for body in frames.feed(data):
-                self._take(framing.decode_request(body))
+                with self._taking:
+                    self._take(framing.decode_request(body))
 
     def _take(self, request: messages.AnyRequest) -> None:
         if isinstance(request, messages.HelloRequest):
