@@ -466,16 +466,10 @@ def test_a_path_whose_end_matches_as_well_is_allowed(links: Policy, command: str
     assert allowed, reason
 
 
-BEHIND_DASHES = r"""
-[commands]
-allow = ["cat", "head", "tail"]
-[rules.cat]
-operands = ['path&!/^(.*\/)?\.env$/']
-[rules.head]
-operands = ["none"]
-[rules.tail]
-operands = ["integer"]
-"""
+KINDS = {"cat": r"path&!/^(.*\/)?\.env$/", "head": "none", "tail": "integer"}
+BEHIND_DASHES = f"[commands]\nallow = {list(KINDS)}\n" + "".join(
+    f"[rules.{name}]\noperands = ['{kind}']\n" for name, kind in KINDS.items()
+)
 
 
 @pytest.mark.parametrize(
