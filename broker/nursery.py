@@ -121,9 +121,8 @@ class Nursery:
     ) -> None:
         """Start the nursery, and `first` in a thread of it that `common_filter` does not hold.
 
-        `asks`: filters can ask, so that threads can have the usual one before there is a task for them.
-
-        Raises StartupError if it cannot be contained.
+        `asks`: filters can ask, so that threads can have the usual one before there is a task for them. Raises
+        StartupError if it cannot be contained.
         """
         self._common_filter = common_filter
         self._first = first
@@ -167,7 +166,7 @@ class Nursery:
 
     def _make(self, usual: bool, count: int) -> None:  # noqa: FBT001 - which of two kinds
         for _ in range(count):
-            self._orders.put(lambda: self._add_thread(self._seats[usual], usual))
+            self._orders.put(lambda: self._add_thread(usual))
 
     def order(self, action: Callable[[], object]) -> None:
         """Run a short `action` in the nursery's own thread, which no file rule confines."""
@@ -210,23 +209,23 @@ class Nursery:
             except RuntimeError:  # this user, or this container, has as many threads as it may have
                 continue
 
-    def _add_thread(self, seats: Seats[Task], usual: bool) -> None:  # noqa: FBT001 - which of two kinds
+    def _add_thread(self, usual: bool) -> None:  # noqa: FBT001 - which of two kinds
         try:
-            _thread.start_new_thread(self._wait_for_task, (seats, usual))
+            _thread.start_new_thread(self._wait_for_task, (usual,))
         except RuntimeError:
-            self._lose_thread(seats)
+            self._lose_thread(usual)
 
-    def _lose_thread(self, seats: Seats[Task]) -> None:
-        for task in seats.lose():
+    def _lose_thread(self, usual: bool) -> None:  # noqa: FBT001 - which of two kinds
+        for task in self._seats[usual].lose():
             task.refuse(NO_THREAD)
 
-    def _wait_for_task(self, seats: Seats[Task], usual: bool) -> None:  # noqa: FBT001 - which of two kinds
+    def _wait_for_task(self, usual: bool) -> None:  # noqa: FBT001 - which of two kinds
         try:
             ready = self._confine_thread(usual)
         except OSError:
-            self._lose_thread(seats)
+            self._lose_thread(usual)
             return
-        task = seats.wait()
+        task = self._seats[usual].wait()
         if task is not None:
             task.run(ready)
         elif ready is not None:

@@ -32,9 +32,9 @@ from protocol.messages import ResultCode
 
 DRAIN_S: Final = 0.15
 """After the kill: how long the dying may take to let go of the pipes."""
-
 LAST_READS: Final = 16
 """How often a stream is read once its program has ended, before whoever still writes to it is killed."""
+
 COUNT_S: Final = 0.03
 """How often a run's processes are counted."""
 SETTLE_MS: Final = 2
@@ -284,14 +284,13 @@ class Call:
         Then the kill, which is to be sure, need not come before the outcome is written: the answer waits for both. A
         temporary folder, though, is removed when nobody can be left who changes it meanwhile.
         """
-        if started.pidfd in reader.open_fds or not self._attended or self._temporary is not None:
-            return False
-        if self._prepared.layers.filter.programs:
+        alone = self._attended and not self._prepared.layers.filter.programs and self._temporary is None
+        if started.pidfd in reader.open_fds or not alone or not self._premises.nursery.scoped:
             return False
         for _ in range(LAST_READS):
             if not reader.open_fds or not reader.read(0):
                 break
-        return self._premises.nursery.scoped and not reader.open_fds
+        return not reader.open_fds
 
     def _settle(self, census: Census) -> None:
         """See that what the program started is gone too: a killed process takes a moment to die.
