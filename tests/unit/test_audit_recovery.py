@@ -19,7 +19,12 @@ def path(tmp_path: Path) -> Path:
 
 
 def _die(trail: Trail) -> None:
-    trail._chain.close()  # what the kernel does for a process that is killed
+    """Let go of the files, as the kernel does for a process that is killed once its last thread has left it.
+
+    A sync under way keeps the session's lock even after close(2): it is let to end first.
+    """
+    trail._chain.commit.flush()
+    trail._chain.close()
 
 
 def test_an_attempt_of_a_dead_broker_gets_its_outcome_at_the_next_start(path: Path) -> None:
