@@ -6,8 +6,8 @@ not be written is refused (closed) or said on stderr (open), and the gap is reco
 A record's texts are redacted before they are cut. It never writes output of a command.
 """
 
+import _thread
 import os
-import threading
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -51,7 +51,7 @@ class Trail:
         self, chain: Chain, *, session: str, fail_mode: str, durability: str, redact: Redact, warn: Warn
     ) -> None:
         self.session = session
-        self._mutex = threading.Lock()
+        self._mutex = _thread.allocate_lock()
         self._chain = chain
         self._fail_mode = fail_mode
         self._durability = durability

@@ -250,6 +250,13 @@ def tasks() -> int:
     return count
 
 
+def processor() -> int:
+    """Return the number of the processor that this thread runs on (getcpu(2)). Raises OSError."""
+    number = ctypes.c_uint()
+    call("getcpu", ctypes.addressof(number))
+    return number.value
+
+
 def forbid_inspection() -> None:
     """Close /proc/PID and ptrace of this process to others of its user, and core dumps (PR_SET_DUMPABLE).
     Raises OSError.

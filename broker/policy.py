@@ -86,6 +86,7 @@ class Policy:
         self._entries: dict[str, Entry] = {}
         self._grants: dict[tuple[Entry, ...], _Granted] = {}
         self.programs = tuple(name for name in self._allowed if os.path.basename(name) not in denied_names)
+        self.suggests = True
 
     def choose(self, argv: Argv) -> Listed:
         """Return the command's entry by the lists alone. Raises PolicyDenied."""
@@ -105,6 +106,8 @@ class Policy:
 
     def _names(self, untrusted_name: str) -> str:
         """Return what `untrusted_name` was perhaps meant to be, who can add it, and where the allowed ones are named."""
+        if not self.suggests:
+            return ""
         from broker.nearest import nearest, profile_of  # no command that is allowed pays for it
 
         profile = "" if untrusted_name in self._allowed else profile_of(untrusted_name)

@@ -4,7 +4,6 @@ Always true: the verdict depends on the policy's file alone. Neither what lies i
 written, nor which programs this machine has can make a test fail and keep the broker from starting.
 """
 
-import copy
 from typing import TYPE_CHECKING
 
 from broker import grammar
@@ -58,10 +57,14 @@ class EmptyJail(Jail):
 
 def failures(policy: "Policy") -> list[str]:
     """Return a line for each test of the policy that fails."""
-    tested = copy.copy(policy)
-    tested.jail = EmptyJail()
+    tested = type(policy).__new__(type(policy))  # what copy.copy does, without a millisecond of imports
+    vars(tested).update(vars(policy), jail=EmptyJail(), suggests=False)
     located = tested.jail.locate(None)
-    found = [failure(tested, test, located) for test in tested.file.tests]
+    failing = [test for test in tested.file.tests if failure(tested, test, located)]
+    tested.suggests = (
+        True  # what was perhaps meant takes longer to find than all else, and is part of a reason
+    )
+    found = [failure(tested, test, located) for test in failing]
     return [line for line in found if line]
 
 

@@ -17,6 +17,7 @@ from broker.connection import Connection
 from broker.execution import Completed, Running
 from broker.notice import warn
 from broker.pipeline import Admitted, Pipeline
+from broker.processors import Together
 from broker.refusal import ExecutorError
 from protocol.framing import ProtocolViolation
 from protocol.messages import (
@@ -84,6 +85,7 @@ class Service:
         self._waiting: dict[int, Admitted] = {}  # oldest first; a million cancels must not search it
         self._running: dict[int, tuple[Admitted, Running]] = {}
         self._done: deque[tuple[int, Completed]] = deque()
+        self._together = Together()
         self._last_id = 0
         self._interrupted = False
         self._next_progress = 0.0
@@ -250,6 +252,7 @@ class Service:
             started = self._pipeline.start(admitted, partial(self._finished_in_thread, request_id))
             if isinstance(started, Running):
                 self._running[request_id] = (admitted, started)
+                self._together.look(len(self._running))
             else:
                 self._send(started)
 
@@ -269,6 +272,7 @@ class Service:
             running.ended.wait(CLEAN_S)
             self._send(reply)
         self._start_waiting()
+        self._together.look(len(self._running))
 
     def _report_progress(self) -> None:
         now = time.monotonic()

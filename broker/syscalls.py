@@ -41,7 +41,7 @@ _X86_64: Final = """
     248:add_key request_key keyctl ioprio_set 253:inotify_init 256:migrate_pages openat mkdirat mknodat
     fchownat futimesat newfstatat 268:fchmodat 272:unshare 279:move_pages utimensat 294:inotify_init1
     297:rt_tgsigqueueinfo perf_event_open 300:fanotify_init fanotify_mark prlimit64 name_to_handle_at open_by_handle_at
-    clock_adjtime 308:setns 310:process_vm_readv process_vm_writev kcmp finit_module sched_setattr
+    clock_adjtime 308:setns getcpu process_vm_readv process_vm_writev kcmp finit_module sched_setattr
     317:seccomp 319:memfd_create kexec_file_load bpf execveat userfaultfd
 """
 
@@ -53,7 +53,7 @@ _AARCH64: Final = """
     vhangup 60:quotactl 62:lseek read write 88:utimensat acct 91:capset personality exit 97:unshare
     104:kexec_load init_module delete_module 112:clock_settime 116:syslog ptrace sched_setparam
     sched_setscheduler 122:sched_setaffinity 129:kill tkill tgkill 138:rt_sigqueueinfo 140:setpriority 142:reboot setregid
-    setgid setreuid setuid setresuid 149:setresgid 159:setgroups 161:sethostname setdomainname 167:prctl
+    setgid setreuid setuid setresuid 149:setresgid 159:setgroups 161:sethostname setdomainname 167:prctl getcpu
     170:settimeofday adjtimex 179:sysinfo mq_open mq_unlink 186:msgget msgctl msgrcv msgsnd semget semctl semtimedop
     semop shmget shmctl shmat shmdt socket socketpair bind listen accept connect getsockname getpeername
     sendto recvfrom 210:shutdown sendmsg recvmsg 214:brk munmap 217:add_key request_key keyctl clone execve

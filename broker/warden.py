@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
-from broker import kernel, limits, metadata, temporary
+from broker import kernel, limits, metadata, processors, temporary
 from broker.job import Recorded
 from broker.kernel import Question
 from broker.latch import Latch
@@ -109,6 +109,7 @@ class Warden:
         def act() -> None:
             try:
                 limits.apply(pid, terms.rlimits, terms.tasks)
+                processors.free(pid)
             finally:
                 limited.open()
 
@@ -185,6 +186,7 @@ class Warden:
         ward.terms.recorded.check()
         kernel.seccomp_waits(listener_fd, question)
         limits.apply(question.pid, ward.terms.rlimits, ward.terms.tasks)
+        processors.free(question.pid)
         kernel.seccomp_continue(listener_fd, question)
         if not ward.terms.places and ward.terms.loaders is None:
             self._dismiss(listener_fd)  # nothing is left to ask; without a listener the kernel answers ENOSYS
