@@ -123,7 +123,7 @@ class Warden:
             self._swept = True
             base = os.path.dirname(folder)
             self._do(lambda: _thread.start_new_thread(_sweep, (base,)))
-        self._do(lambda: _thread.start_new_thread(_remove, (folder, removed)))
+        self._do(lambda: _remove_aside(folder, removed))
         return removed
 
     def _do(self, action: Callable[[], object]) -> None:
@@ -242,6 +242,16 @@ def _program_let_through(
         return errno.EACCES
     kernel.seccomp_continue(listener_fd, question)
     return 0
+
+
+def _remove_aside(folder: str, removed: Latch) -> None:
+    try:
+        _thread.start_new_thread(_remove, (folder, removed))
+    except (
+        RuntimeError
+    ):  # there is no thread to be had, and others wait for this one: a later start removes it
+        _left(folder)
+        removed.open()
 
 
 def _remove(folder: str, removed: Latch) -> None:

@@ -9,9 +9,10 @@ import pytest
 
 from broker import canary, temporary
 from broker.profile import Profile
+from broker.warden import Warden
 from tests.support.confined import Confined
 from tests.support.ordinary import as_ordinary_user
-from tests.support.waiting import eventually
+from tests.support.waiting import BOUND_S, eventually
 
 pytestmark = pytest.mark.skipif(not canary.facts().scoped, reason="this kernel lacks Landlock ABI 6")
 SHUT = 'mkdir "$TMPDIR/sub"; echo x >"$TMPDIR/sub/file"; chmod 000 "$TMPDIR/sub" "$TMPDIR"; echo "$TMPDIR"'
@@ -66,3 +67,22 @@ def test_a_folder_that_cannot_be_removed_is_said(
     assert tried.wait(20)
     said: list[str] = []
     eventually(lambda: said.append(capfd.readouterr().err) or folder in "".join(said), "a line on stderr")
+
+
+def test_a_folder_for_whose_removal_no_thread_can_be_had_is_said_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def no_thread(*_: object) -> int:
+        raise RuntimeError("can't start new thread")
+
+    warden = Warden()
+    threading.Thread(target=warden.live).start()
+    folder = temporary.Folder(str(tmp_path))
+    with monkeypatch.context() as without:
+        without.setattr("broker.warden._thread.start_new_thread", no_thread)
+        assert warden.remove(folder.path).wait(BOUND_S)
+    folder.close()
+    assert folder.path in capfd.readouterr().err
+    assert warden.remove(folder.path).wait(BOUND_S)  # it goes on
+    assert not os.path.lexists(folder.path)
+    warden.close()
