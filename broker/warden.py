@@ -247,9 +247,7 @@ def _program_let_through(
 def _remove_aside(folder: str, removed: Latch) -> None:
     try:
         _thread.start_new_thread(_remove, (folder, removed))
-    except (
-        RuntimeError
-    ):  # there is no thread to be had, and others wait for this one: a later start removes it
+    except RuntimeError:  # none can be had, and the answer waits for it; a later start removes the folder
         _left(folder)
         removed.open()
 
