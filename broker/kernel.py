@@ -283,9 +283,8 @@ def drop_bounding_capabilities() -> None:
     for capability in range(_CAPABILITIES):
         try:
             prctl(_PR_CAPBSET_DROP, capability)
-        except (
-            OSError
-        ):  # EINVAL: past the last one. EPERM: not ours to drop, and under no_new_privs without meaning
+        except OSError:
+            # EINVAL: past the last one. EPERM: not ours to drop, and under no_new_privs without meaning
             return
 
 

@@ -171,9 +171,8 @@ class Pipeline:
             reason = self.gate.redactor.redact(envelope.policy_reason)
             envelope = msgspec.structs.replace(envelope, policy_reason=reason)
             self._trail.outcome(call, envelope)
-        except (
-            Refusal
-        ) as refusal:  # only where nothing ran: what cannot be logged is not answered with a verdict
+        except Refusal as refusal:
+            # only where nothing ran: what cannot be logged is not answered with a verdict
             envelope = _envelope(refusal.code, refusal.reason, time.monotonic())
         except Exception as error:  # noqa: BLE001 - the answer must not hold what could not be redacted
             envelope = _envelope(unforeseen(error).code, UNFORESEEN, time.monotonic())
