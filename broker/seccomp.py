@@ -25,7 +25,7 @@ _FARTHEST_JUMP: Final = 255
 _NUMBER_AT, _ARCHITECTURE_AT, _ARGUMENTS_AT = 0, 4, 16
 
 # linux/seccomp.h; asm-generic/errno-base.h
-_EPERM, _EACCES, _EINVAL, _EDOM, _ENOSYS, _EOPNOTSUPP = 1, 13, 22, 33, 38, 95
+_EPERM, _EACCES, _EINVAL, _ENOTTY, _EDOM, _ENOSYS, _EOPNOTSUPP = 1, 13, 22, 25, 33, 38, 95
 
 
 def _answer(value: int) -> Code:
@@ -40,6 +40,8 @@ FORBIDDEN: Final = _answer(0x00050000 | _EPERM)
 REFUSED: Final = _answer(0x00050000 | _EACCES)
 UNKNOWN: Final = _answer(0x00050000 | _EINVAL)
 """For operations that no kernel would know: EINVAL."""
+NOT_OF_THIS_FILE: Final = _answer(0x00050000 | _ENOTTY)
+"""For operations that a file does not know."""
 UNSUPPORTED: Final = _answer(0x00050000 | _EOPNOTSUPP)
 """For what callers know that some file systems lack."""
 STRANGE: Final = _answer(0x00050000 | _EDOM)
@@ -119,17 +121,18 @@ def _tree(segments: list[tuple[int, Code]]) -> Code:
     return ((_AT_LEAST, 0, 1, start), (_JUMP, 0, 0, len(below)), *below, *above)
 
 
-# asm-generic/ioctls.h, linux/fs.h: keystrokes or code for a terminal, a file's owner for signals, inode flags
-_DANGEROUS_IOCTLS: Final = (
-    0x5412,  # TIOCSTI
-    0x541C,  # TIOCLINUX
-    0x541D,  # TIOCCONS
-    0x5423,  # TIOCSETD
-    0x8901,  # FIOSETOWN
-    0x8902,  # SIOCSPGRP
-    0x40086602,  # FS_IOC_SETFLAGS
-    0x40046602,  # FS_IOC32_SETFLAGS
-    0x401C5820,  # FS_IOC_FSSETXATTR
+# asm-generic/ioctls.h, linux/sockios.h, linux/fs.h, linux/fiemap.h: what terminals, pipes, sockets and files are asked
+# every day. Landlock does not look at an ioctl of a file: what is not here is answered as by a file that does not know
+# it, whatever it would do (a snapshot into another folder, a comparison with a file that may not be read, a keystroke).
+_EVERYDAY_IOCTLS: Final = (
+    *range(0x5401, 0x540C),  # TCGETS TCSETS TCSETSW TCSETSF, the same of struct termio, TCSBRK TCXONC TCFLSH
+    *(0x540E, 0x540F, 0x5410, 0x5411, 0x5413, 0x5414),  # TIOCSCTTY TIOC[GS]PGRP TIOCOUTQ TIOC[GS]WINSZ
+    *(0x541B, 0x5421, 0x5422, 0x5425, 0x5429),  # FIONREAD FIONBIO TIOCNOTTY TCSBRKP TIOCGSID
+    *(0x802C542A, 0x402C542B, 0x402C542C, 0x402C542D),  # TCGETS2 TCSETS2 TCSETSW2 TCSETSF2
+    *(0x5450, 0x5451, 0x5460),  # FIONCLEX FIOCLEX FIOQSIZE
+    *(0x8905, 0x8910, 0x8912, 0x8913, 0x8915, 0x891B, 0x8921, 0x8927, 0x8933),  # SIOCATMARK, SIOCGIF*
+    *(0x80086601, 0x801C581F, 0xC020660B),  # FS_IOC_GETFLAGS FS_IOC_FSGETXATTR FS_IOC_FIEMAP
+    *(0x40049409, 0x4020940D),  # FICLONE FICLONERANGE, which ask for what a copy asks for
 )
 # fcntl.h, linux/fcntl.h: F_SETOWN, F_SETSIG, F_SETOWN_EX (signals to others), F_SETLEASE, F_SETDELEG (hold up who opens
 # the file), F_NOTIFY; then descriptors, flags, locks and questions, sizes of pipes, seals, hints
@@ -148,6 +151,8 @@ _AF_UNIX, _AF_INET, _AF_INET6 = 1, 2, 10
 _SOCK_TYPE_MASK, _SOCK_STREAM, _SOCK_SEQPACKET = 0xF, 1, 5
 
 _CREATES: Final = 0o100 | 0o20000000  # asm-generic/fcntl.h: O_CREAT, __O_TMPFILE
+# neither to read nor to write, but to ask a device: Landlock asks for no right, and the file's attributes are open
+_FOR_ASKING, _PATH_ONLY = 0o3, 0o10000000  # O_ACCMODE, O_PATH
 _SET_ID_BITS: Final = 0o6000  # files that lend their owner's rights to whoever runs them are never made
 _ALL: Final = 0xFFFFFFFF
 _NEW_LISTENER: Final = 1 << 3  # linux/seccomp.h: SECCOMP_FILTER_FLAG_NEW_LISTENER
@@ -206,7 +211,7 @@ def common_filter() -> bytes:
     verdicts["ioprio_set"] = if_bits(0, _ALL, 1, if_bits(1, _ALL, 0, ALLOW, FORBIDDEN), FORBIDDEN)
     verdicts["personality"] = if_among(0, (0, _ALL), ALLOW, FORBIDDEN)  # the default, and the question
     verdicts["unshare"] = if_equal(0, _CLONE_FS, ALLOW, FORBIDDEN)  # for a umask of the thread's own
-    verdicts["ioctl"] = if_among(1, _DANGEROUS_IOCTLS, FORBIDDEN, ALLOW)
+    verdicts["ioctl"] = if_among(1, _EVERYDAY_IOCTLS, ALLOW, NOT_OF_THIS_FILE)
     verdicts["fcntl"] = if_among(1, _OPERATIONS, ALLOW, if_among(1, _CALLS_OTHERS, FORBIDDEN, UNKNOWN))
     # a pair of datagram sockets could be turned to any socket in the file system, by connect(2) or an address
     connected = if_bits(
@@ -215,7 +220,8 @@ def common_filter() -> bytes:
     verdicts["socketpair"] = if_bits(0, _ALL, _AF_UNIX, connected, REFUSED)
     verdicts["openat2"] = ABSENT  # the mode of what it makes stands in memory
     for name, flags, mode in (("open", 1, 2), ("openat", 2, 3)):
-        verdicts[name] = if_bits(flags, _CREATES, 0, ALLOW, if_bits(mode, _SET_ID_BITS, 0, ALLOW, FORBIDDEN))
+        made = if_bits(flags, _CREATES, 0, ALLOW, if_bits(mode, _SET_ID_BITS, 0, ALLOW, FORBIDDEN))
+        verdicts[name] = if_bits(flags, _FOR_ASKING | _PATH_ONLY, _FOR_ASKING, REFUSED, made)
     for name, mode in (("creat", 1), ("mknod", 1), ("mknodat", 2)):
         verdicts[name] = if_bits(mode, _SET_ID_BITS, 0, ALLOW, FORBIDDEN)
     return assemble(verdicts)

@@ -274,6 +274,16 @@ ATTACKS = [
         without_verdict("fcntl"),
     ),
     Attack(
+        "seccomp, a file outside that is opened neither to read nor to write",
+        "import os; os.listxattr(os.open({outside!r}, 3)); print('ESCAPED')",
+        without_verdict("openat"),
+    ),
+    Attack(
+        "seccomp, an operation on a file that nobody needs",
+        "import fcntl; fcntl.ioctl(open({readable!r}), 2, bytes(4)); print('ESCAPED')",  # FIGETBSZ, of every file system
+        without_verdict("ioctl"),
+    ),
+    Attack(
         "set-id bits",
         "import os; os.close(os.open('made', os.O_CREAT | os.O_WRONLY, 0o4700)); "
         "print('ESCAPED' if os.stat('made').st_mode & 0o4000 else '')",

@@ -4,6 +4,7 @@ import fcntl
 import os
 import signal
 import struct
+import termios
 from pathlib import Path
 
 import pytest
@@ -28,7 +29,7 @@ from broker.syscalls import AUDIT_ARCHITECTURE, LAST, MACHINE, NUMBER, numbers
 PLACES = Places(jail="/jail", home="/home-of-nobody")
 ADDRESS = 0x7F12_3456_7890
 NATIVE = AUDIT_ARCHITECTURE[MACHINE]
-ALLOWED, FORBIDDEN, REFUSED, ABSENT, ASKED, KILLED, UNKNOWN, UNSUPPORTED = (
+ALLOWED, FORBIDDEN, REFUSED, ABSENT, ASKED, KILLED, UNKNOWN, UNSUPPORTED, NOT_OF_THIS_FILE = (
     code[0][3]
     for code in (
         seccomp.ALLOW,
@@ -39,6 +40,7 @@ ALLOWED, FORBIDDEN, REFUSED, ABSENT, ASKED, KILLED, UNKNOWN, UNSUPPORTED = (
         seccomp.KILL,
         seccomp.UNKNOWN,
         seccomp.UNSUPPORTED,
+        seccomp.NOT_OF_THIS_FILE,
     )
 )
 
@@ -272,10 +274,47 @@ def test_dangerous_calls_are_forbidden_in_every_profile(name: str) -> None:
     assert answer(common_filter(), name) == FORBIDDEN
 
 
-@pytest.mark.parametrize("request_number", [0x5412, 0x541C, 0x5423, 0x40086602, (1 << 32) | 0x5412])
-def test_terminal_injection_is_forbidden_whatever_the_high_bits_say(request_number: int) -> None:
-    assert answer(common_filter(), "ioctl", 0, request_number) == FORBIDDEN
-    assert answer(common_filter(), "ioctl", 0, 0x5401) == ALLOWED
+EVERYDAY = (
+    termios.TCGETS,
+    termios.TCSETSW,
+    termios.TIOCGWINSZ,
+    termios.TIOCGPGRP,
+    termios.FIONREAD,
+    termios.FIOCLEX,
+)
+UNHEARD = (
+    *(
+        termios.TIOCSTI,
+        termios.TIOCSETD,
+        termios.TIOCCONS,
+        0x541C,
+    ),  # keystrokes and code for a terminal; TIOCLINUX
+    *(0x8901, 0x8902),  # FIOSETOWN SIOCSPGRP: signals to others
+    *(0x40086602, 0x401C5820, 0x40087602),  # FS_IOC_SETFLAGS FS_IOC_FSSETXATTR FS_IOC_SETVERSION
+    *(0x50009417, 0x5000940E, 0xC0189436),  # of btrfs: a snapshot, a new subvolume; FIDEDUPERANGE
+)
+
+
+@pytest.mark.parametrize("high_bits", [0, 1 << 32, 0xFFFFFFFF << 32])
+def test_files_and_terminals_hear_what_is_asked_every_day_and_nothing_else(high_bits: int) -> None:
+    for number in EVERYDAY:
+        assert answer(common_filter(), "ioctl", 0, number | high_bits) == ALLOWED
+    for number in UNHEARD:
+        assert answer(common_filter(), "ioctl", 0, number | high_bits) == NOT_OF_THIS_FILE
+
+
+@pytest.mark.parametrize(("name", "at"), [("open", 1), ("openat", 2)])
+def test_a_file_is_opened_to_read_or_write_or_as_a_place(name: str, at: int) -> None:
+    for flags, expected in (
+        (os.O_RDONLY, ALLOWED),
+        (os.O_RDWR | os.O_TRUNC, ALLOWED),
+        (3 | os.O_PATH, ALLOWED),
+        (3, REFUSED),
+        (3 | os.O_CLOEXEC | os.O_NOFOLLOW, REFUSED),
+        (3 | os.O_CREAT, REFUSED),
+    ):
+        if name in NUMBER:
+            assert answer(common_filter(), name, *[0] * at, flags, 0o600) == expected
 
 
 def test_no_file_is_made_with_a_set_id_bit() -> None:

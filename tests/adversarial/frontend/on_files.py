@@ -64,6 +64,11 @@ def list_the_attributes_of_the_policy(t: Targets) -> None:
 
 
 @attack()
+def ask_the_policy_for_its_attributes(t: Targets) -> None:
+    os.listxattr(os.open(t["policy"], 3))  # opened neither to read nor to write
+
+
+@attack()
 def link_to_the_policy(t: Targets) -> None:
     os.link(t["policy"], t["policy"] + ".link")
 

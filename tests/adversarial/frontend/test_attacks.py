@@ -18,6 +18,7 @@ REFUSALS = {
     "EACCES",
     "ENOSYS",
     "ENOTSUP",
+    "ENOTTY",
     "EMFILE",
     "ENOMEM",
     "EAGAIN",
