@@ -105,6 +105,7 @@ class Pipeline:
         listed = policy.choose(argv)
         call.cwd = untrusted_cwd
         located = jail.locate(untrusted_cwd)
+        call.cwd = located.relative or "."
         try:
             permitted = policy.permit(listed, located)
         except BaseException:

@@ -52,7 +52,10 @@ class Listed(NamedTuple):
 
 
 class Permitted(NamedTuple):
-    """A command that may run, complete: what starts, with which words, variables, rights and limits, and why."""
+    """A command that may run, complete: what starts, with which words, variables, rights and limits, and why.
+
+    `argv` is as it was called: of a script its name, not its interpreter's.
+    """
 
     program: Program
     argv: tuple[str, ...]
@@ -144,7 +147,7 @@ class Policy:
         self._check_paths(judged, located)
         program = self.lookup.get(listed.name)
         granted = self._granted(tuple(judged.entries), program)
-        return Permitted(program, program.argv(listed.name, judged.words), *granted)
+        return Permitted(program, (listed.name, *judged.words), *granted)
 
     def _check_paths(self, judged: Judged, located: Located) -> None:
         """Lead each path to its end, from the folder that the command is in by then."""

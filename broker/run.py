@@ -232,7 +232,8 @@ class Call:
     def _spawn(self, environment: Strings, fds: tuple[int, ...]) -> int:
         permitted = self._job.permitted
         try:
-            return spawn(self._path(), permitted.argv, environment, fds, self._job.cwd_fd)
+            argv = permitted.program.argv(permitted.argv[0], permitted.argv[1:])
+            return spawn(self._path(), argv, environment, fds, self._job.cwd_fd)
         except OSError as error:
             self._recorded.check()  # else it was refused because it is not on disk that it starts
             raise ExecutorError(f"{permitted.program.name}: cannot be started: {error.strerror}") from None
