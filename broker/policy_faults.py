@@ -104,13 +104,6 @@ def _faults_of_tests(file: PolicyFile, bad: set[str]) -> list[str]:
     return [f"tests.{number}: self-test failed: {text}" for number, text in found if text]
 
 
-def faults_of_shape(table: dict[str, object]) -> list[str]:
-    """Return a line `table.key: value: what was expected` for each fault."""
-    faults: list[str] = []
-    _walk(table, PolicyFile, "", faults)
-    return faults or ["is no policy"]
-
-
 def _walk(value: typing.Any, expected: typing.Any, key: str, faults: list[str]) -> typing.Any:
     """Return what of `value` has no fault of shape, `_LEFT_OUT` for nothing, and add the faults."""
     origin, arguments = typing.get_origin(expected), typing.get_args(expected)

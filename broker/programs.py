@@ -129,11 +129,6 @@ class Programs:
         known = self._look_up(name)
         return known if isinstance(known, str) else None
 
-    @property
-    def available(self) -> tuple[str, ...]:
-        """The names of the programs that can be used, sorted."""
-        return tuple(sorted(name for name in self._names if isinstance(self._look_up(name), Program)))
-
     def _look_up(self, name: str) -> Program | str:
         known = self._known.get(name)
         if known is None:

@@ -128,6 +128,8 @@ def test_the_sdist_holds_the_documents_and_the_tests(dist: Path) -> None:
         "CONTRIBUTING.md",
         "policy.toml",
         "server.json",
+        "manifest.json",
+        ".ci/run",
     }
     assert named <= held
     assert {"tests/contract/test_wheel.py", "docs/policy.md"} <= held
