@@ -24,10 +24,23 @@ EXIT_FAULTS = 78
 def main(arguments: list[str]) -> int:
     """Check a policy. Returns 0 if a broker would use it, 1 if not, or if its own tests fail, 78 for faults."""
     options = _parser().parse_args(arguments)
+    try:
+        return _checked(options)
+    except StartupError as error:
+        if not options.json:
+            raise
+        faults = error.faults if isinstance(error, PolicyFaults) else [str(error)]
+        print(msgspec.json.encode({"policy": options.file, "faults": faults}).decode())
+        return EXIT_FAULTS
+
+
+def _checked(options: argparse.Namespace) -> int:
     found = _found(options.file)
     try:
         policy_file.check(found.raw, found.path)
     except PolicyFaults as error:
+        if options.json:
+            raise
         print("\n".join(f"{found.path}:{fault}" for fault in error.faults), file=sys.stderr)
         return EXIT_FAULTS
     file = policy_file.load(found.raw, found.path)
@@ -79,6 +92,7 @@ def _report(policy: Policy, found: configuration.FoundPolicy) -> dict[str, Any]:
         "failed_tests": policy.self_test(),
         "trust": _trust(policy, found),
         "warnings": [warned._asdict() for warned in policy_check.check(policy)],
+        "faults": [],
     }
 
 

@@ -4,6 +4,7 @@ Always true: nothing is changed and nothing of a policy is run; a layer counts a
 held.
 """
 
+import errno
 import os
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
@@ -14,6 +15,10 @@ from broker.nursery import Nursery
 from broker.refusal import StartupError
 
 _NEWER_KERNEL: Final = "use Linux 6.12 or later with landlock in the lsm= list (CONFIG_LSM)"
+_FORBIDDEN: Final = (
+    "somebody forbids it, most likely a container runtime's seccomp profile: let landlock_create_ruleset(2), "
+    "landlock_add_rule(2) and landlock_restrict_self(2) through"
+)
 _SECCOMP: Final = (
     "use a kernel with CONFIG_SECCOMP_FILTER, and a container runtime that lets seccomp(2) through"
 )
@@ -118,8 +123,15 @@ about it.
 def findings() -> tuple[Finding, ...]:
     """Try every layer and say what was found."""
     facts = canary.facts()
+    kernel_remedy = _FORBIDDEN if kernel.landlock_error() == errno.EPERM else _NEWER_KERNEL
     return tuple(
-        Finding(layer.format(abi=facts.landlock_abi), present(facts), required, without, remedy)
+        Finding(
+            layer.format(abi=facts.landlock_abi),
+            present(facts),
+            required,
+            without,
+            remedy.replace(_NEWER_KERNEL, kernel_remedy),
+        )
         for layer, present, required, without, remedy in _CHECKS
     )
 

@@ -65,8 +65,8 @@ def place_of(environ: Mapping[str, str]) -> Place:
         _try(settings, trail)
     except StartupError as error:
         return Place(policy, mode, jail, trail, str(error))
-    warnings = tuple(warned.text for warned in policy_check.exposed(settings.file, opened.real))
-    return Place(policy, mode, jail, trail, None, warnings)
+    warned = (*policy_check.weakened(settings.file), *policy_check.exposed(settings.file, opened.real))
+    return Place(policy, mode, jail, trail, None, tuple(map(str, warned)))
 
 
 def _try(settings: Settings, trail: str) -> None:
@@ -81,7 +81,7 @@ def _try(settings: Settings, trail: str) -> None:
     folder = os.path.dirname(trail)
     if not is_default and not os.path.isdir(folder):
         raise StartupError(f"audit log {trail}: folder {folder} does not exist")
-    if os.path.isdir(folder) and (problem := private_folder.problem(folder)):
+    if os.path.isdir(folder) and (problem := private_folder.problem(folder, alone=True)):
         raise StartupError(f"audit log {trail}: {problem}")
 
 
@@ -112,6 +112,7 @@ def _lines(found: tuple[Finding, ...], place: Place) -> list[str]:
         *doctor.lines(found),
         "",
         f"policy   {place.policy or '-'}",
+        f"mode     {place.mode}",
         f"jail     {place.jail or '-'}",
         f"trail    {place.trail or '-'}",
         *([f"problem  {place.problem}"] if place.problem else []),
@@ -130,6 +131,8 @@ def _next(found: tuple[Finding, ...], place: Place) -> list[str]:
             steps.append(
                 'or accept less: [containment] mode = "best-effort" in the policy starts without them'
             )
+        else:
+            steps.append(f"a server starts without them all the same: [containment] mode is {place.mode}")
     problem = place.problem or ""
     if problem.startswith("no policy: "):
         steps.append(f"write a policy: {NAME} init (or name one with HTMCP_POLICY_FILE)")

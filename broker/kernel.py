@@ -128,6 +128,17 @@ def landlock_abi() -> int:
         return 0
 
 
+def landlock_error() -> int:
+    """Return the errno by which Landlock is refused, 0 where it is there: ENOSYS and EOPNOTSUPP are a kernel's word,
+    EPERM somebody's who forbids it.
+    """
+    try:
+        call("landlock_create_ruleset", 0, 0, LANDLOCK_CREATE_RULESET_VERSION)
+    except OSError as error:
+        return error.errno or errno.EPERM
+    return 0
+
+
 def landlock_create_ruleset(abi: int, file_rights: int, net_rights: int, scopes: int) -> int:
     """Return a new ruleset's descriptor, close-on-exec (landlock_create_ruleset(2)). Raises OSError."""
     attr = ctypes.create_string_buffer(

@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from broker.options import Option
 from broker.policy import Policy
 from broker.policy_file import expanded, grants_writes
 from broker.rules import Entry
@@ -32,6 +33,21 @@ INTERPRETERS = _names(
     "cargo go rustc gcc cc g++ c++ clang ld mvn gradle ant bundle gem rake composer"
 )
 """Programs whose arguments or project files are programs: only fixed options and operands make them an entry."""
+
+CODE_OPTIONS = {
+    "awk gawk mawk nawk": "-e --source",
+    "julia R Rscript ruby perl lua": "-e -E",
+    "make": "--eval",
+    "node nodejs deno bun": "-e -p --eval --print",
+    "php": "-r -B -R -E",
+    "psql": "-c --command",
+    "python python2 python3": "-c",
+    "sed": "-e --expression",
+    "sqlite3": "-cmd",
+}
+"""Programs → those of their options whose value is a program."""
+CODE_OPERANDS = _names("awk gawk mawk nawk sed")
+"""Programs whose first operand is a program."""
 
 OPTIONS_RUN = _names(
     "find fd git hg svn rg sort tar zip unzip cpio split csplit diff tree date file uniq xxd tee dd cp mv install ln "
@@ -65,13 +81,40 @@ def check(policy: Policy) -> list[Warned]:
     found = [
         *_lists(policy),
         *_unused_sets(policy),
+        *weakened(policy.file),
         *_places(policy.file),
         *exposed(policy.file, policy.jail.real),
+        *_unusable(policy),
     ]
+    missing: dict[str, list[str]] = {}
     for name in policy.programs:
         entry = policy.entry(name)
-        found += [*_program(policy, name), *_openness(entry), *_rule(entry), *_may_run(policy, entry)]
-    return found
+        found += [*_openness(entry), *_code(entry), *_rule(entry), *_may_run(policy, entry, missing)]
+    return found + [_in_vain(names, places) for names, places in missing.items()]
+
+
+def weakened(file: PolicyFile) -> list[Warned]:
+    """Return a warning of each guard that the policy turns off."""
+    told = (
+        (file.containment.mode == "off", "[containment] mode", "nothing confines a command but its rules"),
+        (
+            file.containment.mode == "best-effort",
+            "[containment] mode",
+            "a server starts without the layers that a kernel lacks; `doctor` shows which",
+        ),
+        (not file.redaction.enabled, "[redaction] enabled", "secrets in output and trail are not replaced"),
+        (
+            file.audit.fail_mode == "open",
+            "[audit] fail_mode",
+            "commands run also where no record can be written",
+        ),
+        (
+            file.output.control_sequences == "keep",
+            "[output] control_sequences",
+            "output may steer the terminal of whoever reads it",
+        ),
+    )
+    return [Warned(place, text) for holds, place, text in told if holds]
 
 
 def exposed(file: PolicyFile, jail: str) -> list[Warned]:
@@ -111,10 +154,14 @@ def _all_options(policy: Policy) -> Iterator[str]:
         rules += rule.subcommand.values()
 
 
-def _program(policy: Policy, name: str) -> Iterator[Warned]:
-    problem = policy.lookup.problem(name)
-    if problem:
-        yield Warned("[commands] allow", f"{name}: {problem}")
+def _unusable(policy: Policy) -> Iterator[Warned]:
+    """Yield the programs that cannot be started, those with the same reason together."""
+    reasons: dict[str, list[str]] = {}
+    for name in policy.programs:
+        if problem := policy.lookup.problem(name):
+            reasons.setdefault(problem, []).append(name)
+    for problem, names in reasons.items():
+        yield Warned("[commands] allow", f"{', '.join(names)}: {problem}")
 
 
 def _places(file: PolicyFile) -> Iterator[Warned]:
@@ -123,22 +170,61 @@ def _places(file: PolicyFile) -> Iterator[Warned]:
             yield Warned(
                 place, f"{path} depends on the folder that a server is started in; an absolute path does not"
             )
+    for folder in file.environment.path:
+        if not os.path.isdir(folder):
+            yield Warned("[environment] path", f"{folder} is no folder on this machine")
 
 
-def _may_run(policy: Policy, entry: Entry) -> Iterator[Warned]:
-    """Yield what a rule, or one of its subcommands, names in vain."""
+def _may_run(policy: Policy, entry: Entry, missing: dict[str, list[str]]) -> Iterator[Warned]:
+    """Yield what a rule, or one of its subcommands, names although it is denied; add to `missing` what is not there.
+
+    A path beside a name is another place of the same: only where none of them is there, nothing starts.
+    """
     denied = {os.path.basename(name) for name in policy.file.commands.deny}
     names = [name for name in entry.rule.may_run if "*" not in name]
     for name in names:
         if os.path.basename(name) in denied:
             yield Warned(entry.place, f"may_run: {name} is denied, so nothing starts it")
-    missing = [n for n in names if os.path.basename(n) not in denied and policy.lookup.problem(n)]
-    if missing:
-        yield Warned(
-            entry.place, f"may_run: what is not installed, or unfit, starts nothing: {' '.join(missing)}"
-        )
+    there = {os.path.basename(name) for name in names if policy.lookup.problem(name) is None}
+    absent = [name for name in names if not {os.path.basename(name)} & (denied | there)]
+    if absent:
+        missing.setdefault(" ".join(absent), []).append(entry.place)
     for name in entry.subcommand_names:
-        yield from _may_run(policy, entry.subcommand(name))
+        yield from _may_run(policy, entry.subcommand(name), missing)
+
+
+def _in_vain(names: str, places: list[str]) -> Warned:
+    others = f" and {len(places) - 1} more" if len(places) > 1 else ""
+    return Warned(
+        f"{places[0]}{others}", f"may_run: what is not installed, or unfit, starts nothing: {names}"
+    )
+
+
+def _code(entry: Entry) -> Iterator[Warned]:
+    """Yield the options and operands by which an interpreter takes a program from the command line, whatever it does."""
+    program = os.path.basename(entry.name)
+    codes = {
+        code for names, codes in CODE_OPTIONS.items() if program in names.split() for code in codes.split()
+    }
+    yield from _code_in(entry, program, codes)
+
+
+def _code_in(entry: Entry, program: str, codes: set[str]) -> Iterator[Warned]:
+    table, operands = entry.options(), entry.rule.operands
+    if table is not None:
+        free = [name for name, option in table.options.items() if _takes_any_text(option)]
+        yield from (Warned(entry.place, _RUNS.format(program, name)) for name in free if name in codes)
+        if program in CODE_OPERANDS and operands and operands[0] == "text":
+            yield Warned(entry.place, _RUNS.format(program, "the first operand"))
+    for name in entry.subcommand_names:
+        yield from _code_in(entry.subcommand(name), program, codes)
+
+
+_RUNS = "{0} runs whatever it is given: {1} takes a program; only the rights of this entry confine it"
+
+
+def _takes_any_text(option: Option) -> bool:
+    return any(kind.text == "text" for kind in option.kinds)
 
 
 def _openness(entry: Entry) -> Iterator[Warned]:

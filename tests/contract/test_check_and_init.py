@@ -57,6 +57,39 @@ def test_what_check_says_fits_the_columns_that_there_are(place: Place) -> None:
     assert max(map(len, ended.stdout.splitlines())) <= max(60, len(longest) + 2)
 
 
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [(POLICY + "\n[surprise]\n", "surprise: unknown key"), (None, "No such file or directory")],
+)
+def test_check_tells_faults_as_json_too(place: Place, text: str | None, fault: str) -> None:
+    if text is None:
+        place.policy.unlink()
+    else:
+        place.policy.write_text(text)
+    ended = run_cli(place, "check", "--json")
+    assert (ended.status, ended.stderr) == (EX_CONFIG, "")
+    (told,) = json.loads(ended.stdout)["faults"]
+    assert fault in told
+
+
+WEAK = {
+    '[containment]\nmode = "off"': "[containment] mode",
+    '[containment]\nmode = "best-effort"': "[containment] mode",
+    "[redaction]\nenabled = false": "[redaction] enabled",
+    '[audit]\nfail_mode = "open"': "[audit] fail_mode",
+    '[output]\ncontrol_sequences = "keep"': "[output] control_sequences",
+}
+
+
+@pytest.mark.parametrize("setting", WEAK)
+def test_check_and_doctor_warn_of_each_guard_that_is_off(place: Place, setting: str) -> None:
+    assert "warning" not in run_cli(place, "doctor").stdout
+    place.policy.write_text(f"{POLICY}\n{setting}\n")
+    for command in ("check", "doctor"):
+        told = run_cli(place, command).stdout
+        assert f"{WEAK[setting]}: " in told.partition("warning")[2], told
+
+
 def test_check_describes_the_policy_as_a_model_is_told(place: Place) -> None:
     ended = run_cli(place, "check", "--describe")
     assert (ended.status, ended.stderr) == (0, "")
@@ -187,7 +220,7 @@ def test_doctor_warns_of_a_clients_configuration_that_a_command_may_write(place:
     (place.jail / ".mcp.json").write_text("{}")
     ended = run_cli(place, "doctor")
     assert ended.status == 0
-    assert "warning  entries with `writes` may change .mcp.json: " in ended.stdout
+    assert "warning  [jail]: entries with `writes` may change .mcp.json: " in ended.stdout
 
 
 def test_what_doctor_says_fits_the_columns_that_there_are(place: Place) -> None:

@@ -1,10 +1,12 @@
 """What the doctor finds, and what the containment mode makes of it."""
 
+import errno
 import json
+import os
 
 import pytest
 
-from broker import canary, doctor
+from broker import canary, doctor, kernel
 from broker.canary import Facts
 from broker.refusal import StartupError
 
@@ -77,3 +79,19 @@ def test_off_is_loud(found: Facts) -> None:
     in_force = canary.layers_in_force("off", said.append)
     assert (in_force.files, in_force.filters, in_force.scoped) == (False, False, True)
     assert any("OFF" in line for line in said)
+
+
+@pytest.mark.parametrize(
+    ("error_number", "advice"),
+    [(errno.EPERM, "somebody forbids it"), (errno.ENOSYS, "use Linux 6.12 or later")],
+)
+def test_a_refusal_by_a_container_is_told_from_a_kernel_that_lacks_a_layer(
+    monkeypatch: pytest.MonkeyPatch, error_number: int, advice: str
+) -> None:
+    def refused(*_: object) -> int:
+        raise OSError(error_number, os.strerror(error_number))
+
+    monkeypatch.setattr(kernel, "call", refused)
+    monkeypatch.setattr(canary, "facts", lambda: Facts(0, False, False, False, True, True))
+    (files,) = [finding for finding in doctor.findings() if finding.layer.startswith("Landlock files")]
+    assert files.advice.startswith(advice)

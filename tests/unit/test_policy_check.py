@@ -8,6 +8,8 @@ from broker import policy_profiles
 from broker.policy_check import check
 from tests.support.gate import DEFAULT_POLICY, policy_over
 
+PYTHON = "[commands]\nallow = ['python3']\n[rules.python3]\n"
+
 
 def warnings(folder: Path, text: str | bytes) -> list[str]:
     return [str(warned) for warned in check(policy_over(folder, text))]
@@ -55,6 +57,17 @@ def warnings(folder: Path, text: str | bytes) -> list[str]:
             "[commands]\nallow = ['ls']\ndeny = ['cat']\n[rules.ls]\nmay_run = ['cat']",
             "[rules.ls]: may_run: cat is denied, so nothing starts it",
         ),
+        (f"{PYTHON}allow_options = ['-c=text']", "[rules.python3]: python3 runs whatever it is given: -c"),
+        (
+            f"{PYTHON}subcommands = ['x']\n[rules.python3.subcommand.x]\nallow_options = ['-c=text']",
+            "subcommand.x]: python3",
+        ),
+        (
+            "[commands]\nallow = ['awk']\n[rules.awk]\nallow_options = []\noperands = ['text', 'path']",
+            "the first operand",
+        ),
+        ("[environment]\npath = ['/nope', '/usr/bin']", "[environment] path: /nope is no folder"),
+        ("[containment]\nmode = 'off'", "[containment] mode: nothing confines"),
         ("[audit]\nlog = 'trail.jsonl'", "[audit] log: trail.jsonl depends on the folder"),
     ],
 )
@@ -87,7 +100,8 @@ def test_a_program_in_the_jail_and_one_that_others_may_write_are_warned_of(tmp_p
     text = f"[commands]\nallow = ['inner', 'shared']\n[environment]\npath = ['{jail}/bin', '{bin_folder}']"
     told = warnings(jail, text)
     for name in ("inner", "shared"):
-        assert any(f"allow: {name}: " in line and "not installed" not in line for line in told)
+        assert any(f"{name}: " in line or f"{name}, " in line for line in told)
+    assert not any("not installed" in line for line in told)
 
 
 def test_the_default_policy_is_warned_of_only_where_a_program_is_missing(tmp_path: Path) -> None:
@@ -100,3 +114,19 @@ def test_the_default_policy_is_warned_of_only_where_a_program_is_missing(tmp_pat
 def test_a_profile_is_warned_of_only_where_a_program_is_missing(tmp_path: Path, name: str) -> None:
     raw = policy_profiles.with_profiles(DEFAULT_POLICY.read_bytes(), [name]).raw
     assert [line for line in warnings(tmp_path, raw) if "not installed" not in line] == []
+
+
+def test_what_fails_for_the_same_reason_is_one_warning(tmp_path: Path) -> None:
+    two = "[commands]\nallow = ['lss', 'catt']\n[rules.lss]\nallow_options = []\n[rules.catt]\nallow_options = []\n"
+    (told,) = warnings(tmp_path, two)
+    assert told.startswith("[commands] allow: lss, catt: is not installed")
+    rules = "".join(
+        f"[rules.{name}]\nallow_options = []\nmay_run = ['lss']\n" for name in ("ls", "cat", "wc")
+    )
+    (told,) = warnings(tmp_path, "[commands]\nallow = ['ls', 'cat', 'wc']\n" + rules)
+    assert told.startswith("[rules.ls] and 2 more: may_run: what is not installed")
+
+
+def test_another_place_of_a_program_that_is_there_is_not_missed(tmp_path: Path) -> None:
+    rule = "[commands]\nallow = ['ls']\n[rules.ls]\nallow_options = []\nmay_run = ['cat', '/nowhere/cat']\n"
+    assert warnings(tmp_path, rule) == []
