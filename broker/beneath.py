@@ -4,11 +4,16 @@ Always true: the kernel opens each part beneath the descriptor (openat2 with RES
 names outside is only compared as text with the folder's own names. So nobody waits for a mount out there that
 does not answer, none is made by a look, and what exists there cannot be told from what does not. The other side:
 a name of the folder that leads through a link outside, and that is not among its names, is outside.
+
+Whatever lies in the folder, a search is over when its budget is spent: links can be laid so that one short path
+leads through a hundred thousand names, and the thread that follows them serves everybody.
 """
 
 import errno
 import os
+import stat
 from collections.abc import Sequence
+from time import monotonic
 from typing import Final
 
 from broker.kernel import RESOLVE_BENEATH, RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS, openat2
@@ -17,6 +22,38 @@ _BENEATH: Final = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS
 _TRIES: Final = 8
 """openat2(2): with `..` in the path, a rename elsewhere may answer EAGAIN; then it may be tried again."""
 _LINKS: Final = 40  # path_resolution(7)
+
+SECONDS = 0.25
+"""The longest that the paths of one command may take together: the broker answers nobody else meanwhile."""
+
+STEPS = 32_768
+"""The most opens and names on the way, of all paths of one command."""
+
+STEPS_ALONE = 512
+"""As `STEPS`, for one path that is no command's: a few milliseconds of the warden's, which all runs share."""
+
+
+class SpentError(OSError):
+    """A budget is spent. To whom that is an error like others, it is the one for too many links (ELOOP)."""
+
+    def __init__(self) -> None:
+        super().__init__(errno.ELOOP, os.strerror(errno.ELOOP))
+
+
+class Budget:
+    """What a search may still cost, in steps and in time from now on. Once spent it stays spent."""
+
+    __slots__ = ("_deadline", "_steps")
+
+    def __init__(self, steps: int | None = None) -> None:
+        self._steps = STEPS if steps is None else steps
+        self._deadline = monotonic() + SECONDS
+
+    def spend(self, steps: int) -> None:
+        """Take `steps` off; 0 looks at the time alone. Raises SpentError if that is more than there was."""
+        self._steps -= steps
+        if self._steps < 0 or monotonic() > self._deadline:
+            raise SpentError
 
 
 def components(path: str) -> list[str]:
@@ -32,13 +69,19 @@ def inside(path: Sequence[str], names: Sequence[Sequence[str]]) -> list[str] | N
     return None
 
 
-def open_beneath(folder_fd: int, relative: str, flags: int, names: Sequence[Sequence[str]]) -> int:
+def open_beneath(
+    folder_fd: int, relative: str, flags: int, names: Sequence[Sequence[str]], budget: Budget | None = None
+) -> int:
     """Open a path beneath a folder; the caller closes. Raises OSError: EXDEV says that the path leads out.
 
     `names` are the components of the folder's absolute paths, its real one first: a link that leaves the folder is
-    followed if it comes back by one of them.
+    followed if it comes back by one of them. SpentError says that `budget` does not reach; without one, the path has
+    `STEPS_ALONE`.
     """
+    if budget is None:
+        budget = Budget(STEPS_ALONE)
     for _ in range(_TRIES):
+        budget.spend(1)
         try:
             return openat2(folder_fd, relative or ".", flags, _BENEATH)
         except OSError as error:
@@ -49,7 +92,10 @@ def open_beneath(folder_fd: int, relative: str, flags: int, names: Sequence[Sequ
     else:
         raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
     try:
-        place = _Walk(folder_fd, names).through(components(relative), last=not flags & os.O_NOFOLLOW)
+        walk = _Walk(folder_fd, names, budget)
+        place = walk.through(components(relative), last=not flags & os.O_NOFOLLOW)
+    except SpentError:
+        raise
     except OSError:  # on the way back from outside, missing or not is nobody's business
         place = None
     if place is None:
@@ -58,19 +104,31 @@ def open_beneath(folder_fd: int, relative: str, flags: int, names: Sequence[Sequ
 
 
 class _Walk:
-    """Takes the links out of one path. What lies above the folder is known by the folder's real name alone."""
+    """Takes the links out of one path. What lies above the folder is known by the folder's real name alone.
 
-    def __init__(self, folder_fd: int, names: Sequence[Sequence[str]]) -> None:
+    Holds the place that it is at by a descriptor, so that a step costs the same at any depth. `..` never opens
+    anything: where a folder lies now need not be where it was found.
+    """
+
+    def __init__(self, folder_fd: int, names: Sequence[Sequence[str]], budget: Budget) -> None:
         self._folder_fd = folder_fd
         self._names = names
+        self._budget = budget
         self._links = 0
         self._above = 0  # how many folders above the root the walk is at
         self._place: list[str] = []
+        self._fd = -1  # open on `_place`; -1 where nobody has stepped on from it, and then it is a folder
 
     def through(self, waiting: list[str], *, last: bool) -> list[str] | None:
         """Return the components without links; None if they lead out. `last`: follow a link at the end, too."""
-        waiting = waiting[::-1]
+        try:
+            return self._through(waiting[::-1], last=last)
+        finally:
+            self._hold(-1)
+
+    def _through(self, waiting: list[str], *, last: bool) -> list[str] | None:
         while waiting:
+            self._budget.spend(1)
             part = waiting.pop()
             if part == "..":
                 self._climb()
@@ -83,7 +141,10 @@ class _Walk:
         return None if self._above else self._place
 
     def _climb(self) -> None:
-        os.close(self._open("/".join(self._place), os.O_DIRECTORY))  # a file has no `..`
+        if self._fd >= 0:
+            if not stat.S_ISDIR(os.fstat(self._fd).st_mode):  # a file has no `..`
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+            self._hold(-1)
         if self._place:
             self._place.pop()
         else:
@@ -91,26 +152,43 @@ class _Walk:
 
     def _step(self, part: str, waiting: list[str], *, follow: bool) -> bool:
         """Go one name further down; a link's target is put in front of what is `waiting`."""
-        fd = self._open("/".join((*self._place, part)), os.O_NOFOLLOW)
+        fd = _open_without_links(self._here(), part, os.O_NOFOLLOW)
         try:
             target = os.readlink("", dir_fd=fd) if follow else ""
         except OSError as error:  # no link: readlink(2) has EINVAL, and ENOENT for an empty name
             if error.errno not in (errno.EINVAL, errno.ENOENT):
+                os.close(fd)
                 raise
             target = ""
-        finally:
-            os.close(fd)
         if not target:
+            self._hold(fd)
             self._place.append(part)
             return True
+        os.close(fd)
         self._links += 1
         if self._links > _LINKS:
             return False
         parts: list[str] | None = components(target)
         if target.startswith("/"):
             parts, self._place = inside(components(target), self._names), []
+            self._hold(-1)
         waiting += reversed(parts or [])
         return parts is not None
 
-    def _open(self, relative: str, flags: int) -> int:
-        return openat2(self._folder_fd, relative or ".", os.O_PATH | flags, _BENEATH | RESOLVE_NO_SYMLINKS)
+    def _here(self) -> int:
+        """Return a descriptor of the place that the walk is at, which stays the walk's."""
+        if not self._place:
+            return self._folder_fd
+        if self._fd < 0:
+            self._budget.spend(len(self._place))
+            self._fd = _open_without_links(self._folder_fd, "/".join(self._place), os.O_DIRECTORY)
+        return self._fd
+
+    def _hold(self, fd: int) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+        self._fd = fd
+
+
+def _open_without_links(folder_fd: int, relative: str, flags: int) -> int:
+    return openat2(folder_fd, relative, os.O_PATH | flags, _BENEATH | RESOLVE_NO_SYMLINKS)

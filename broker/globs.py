@@ -6,8 +6,8 @@ What always holds:
 - no result can be taken for an option: one that begins with `-` gets `./` in front;
 - nothing is left out silently: a pattern that matches nothing, too much, or a name that a person could not read (not
   UTF-8, control or invisible characters) is refused. Directories that lead out or cannot be read match nothing, as in a shell;
-- time, names, directories and results are bounded, each bound refuses, and no pattern takes more than time linear in
-  pattern times name.
+- names, directories and results are bounded, and what is left of the command's budget, each bound refuses, and no
+  pattern takes more than time linear in pattern times name.
 
 `**` means `*`. Character classes (`[[:alpha:]]`) and ranges are those of the C locale. Results are operands like any
 other: whether they may be used is for the policy to say. This module must not decide what is a glob: `grammar` did.
@@ -15,9 +15,9 @@ other: whether they may be used is for the policy to say. This module must not d
 
 import os
 import re
-import time
 from collections.abc import Iterator
 
+from broker.beneath import SpentError
 from broker.grammar import Argv, Word
 from broker.grammar_reasons import hidden_characters
 from broker.jail import Jail, Located
@@ -32,8 +32,6 @@ NAMES = 200_000
 """The most directory entries looked at for one command."""
 
 DIRECTORIES = 2_000
-SECONDS = 0.5
-"""The longest that one command's expansion may take: the broker answers nobody else meanwhile."""
 
 _READ = os.O_RDONLY | os.O_DIRECTORY | os.O_NONBLOCK
 _UNREADABLE = re.compile("[\0-\x1f\x7f\ud800-\udfff]")
@@ -66,9 +64,12 @@ def expand(argv: Argv, located: Located, jail: Jail) -> tuple[str, ...]:
         return argv.texts
     search = _Search(jail, located)
     words: list[str] = []
+    characters = 0
     for word in argv.words:
-        words.extend((word.text,) if word.pattern is None else search.results(word))
-        if len(words) > RESULTS or sum(map(len, words)) > RESULT_CHARACTERS:
+        results = (word.text,) if word.pattern is None else search.results(word)
+        words.extend(results)
+        characters += sum(map(len, results))
+        if len(words) > RESULTS or characters > RESULT_CHARACTERS:
             raise PolicyDenied(_too_much(word, "matches too many names"))
     return tuple(words)
 
@@ -79,12 +80,17 @@ class _Search:
     def __init__(self, jail: Jail, located: Located) -> None:
         self._jail = jail
         self._located = located
-        self._deadline = time.monotonic() + SECONDS
         self._names = 0
         self._directories = 0
 
     def results(self, word: Word) -> list[str]:
         """Return what one word matches, at least one."""
+        try:
+            return self._results(word)
+        except SpentError:
+            raise PolicyDenied(_too_much(word, "has too many names to look at")) from None
+
+    def _results(self, word: Word) -> list[str]:
         if len(word.text) > PATH_CHARACTERS:
             raise PolicyDenied(f"the pattern at column {word.column} is longer than a path may be")
         parts = (word.pattern or "").split("/")
@@ -92,7 +98,7 @@ class _Search:
         shown = "".join(_literal(part) + "/" for part in parts[:first])
         found = [(shown, self._jail.check(shown, self._located))]
         for place in range(first, len(parts)):
-            found = self._step(found, parts[place], word, last=place == len(parts) - 1)
+            found = found and self._step(found, parts[place], word, last=place == len(parts) - 1)
         if not found:
             raise PolicyDenied(
                 f"the pattern at column {word.column} matches nothing in the jail; "
@@ -116,7 +122,7 @@ class _Search:
         dotted = part.startswith(".")
         step: list[tuple[str, str]] = []
         for shown, path in found:
-            for name in self._list(path, word, directories=not last):
+            for name in self._list(path, directories=not last):
                 if (dotted or name[0] != ".") and matches(name):
                     _check_readable(name, word)
                     step.append((shown + name + end, f"{path}/{name}"))
@@ -128,31 +134,36 @@ class _Search:
         """Whether a name without globs is there; an empty one, behind a slash at the end, wants a directory before it."""
         flags = os.O_PATH | os.O_NOFOLLOW if name and last else os.O_PATH | os.O_DIRECTORY
         try:
-            os.close(self._jail.open(f"{path}/{name}".lstrip("/"), flags))
+            os.close(self._jail.open(f"{path}/{name}".lstrip("/"), flags, self._located.budget))
+        except SpentError:
+            raise
         except OSError:
             return False
         return True
 
-    def _list(self, path: str, word: Word, *, directories: bool) -> Iterator[str]:
+    def _list(self, path: str, *, directories: bool) -> Iterator[str]:
         """Yield the names in a directory beneath the jail, or with `directories` those that may be one."""
         self._directories += 1
         try:
-            fd = self._jail.open(path.lstrip("/"), _READ)
+            fd = self._jail.open(path.lstrip("/"), _READ, self._located.budget)
+        except SpentError:
+            raise
         except OSError:
             return
         try:
             with os.scandir(fd) as entries:
                 for entry in entries:
-                    self._check_bounds(word)
+                    self._check_bounds()
                     if not directories or entry.is_dir(follow_symlinks=False) or entry.is_symlink():
                         yield entry.name
         finally:
             os.close(fd)
 
-    def _check_bounds(self, word: Word) -> None:
+    def _check_bounds(self) -> None:
         self._names += 1
-        if self._names > NAMES or self._directories > DIRECTORIES or time.monotonic() > self._deadline:
-            raise PolicyDenied(_too_much(word, "has too many names to look at"))
+        if self._names > NAMES or self._directories > DIRECTORIES:
+            raise SpentError
+        self._located.budget.spend(0)
 
 
 def _too_much(word: Word, what: str) -> str:

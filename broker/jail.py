@@ -7,6 +7,7 @@ What always holds:
   had at the start, and is then opened beneath the descriptor like any other;
 - text that climbs above the root is refused even if it would come back: that tells what lies outside;
 - a failure that is not understood refuses;
+- all looks for one command have one budget of steps and time, whatever lies in the jail: what needs more is refused;
 - no reason names a path, so none names one outside the jail.
 
 A check is a verdict on this moment. Links may change afterwards: then a command's rights in the kernel hold.
@@ -18,16 +19,21 @@ import os
 import stat
 from types import TracebackType
 
-from broker.beneath import components, inside, open_beneath
+from broker.beneath import Budget, SpentError, components, inside, open_beneath
 from broker.kernel import RESOLVE_BENEATH, RESOLVE_NO_MAGICLINKS, openat2
 from broker.refusal import CwdEscape, PolicyDenied, StartupError
 from protocol.messages import PATH_CHARACTERS
 
 _BENEATH = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS
 _MISSING = (errno.ENOENT, errno.ENOTDIR)
+_WAITED_FOR = (stat.S_IFIFO, stat.S_IFCHR, stat.S_IFBLK)
 _UPWARDS = "leads out of the jail by `..`; only paths beneath the jail's root are allowed"
 _ABSOLUTE = "is absolute and outside the jail; use a relative path"
 _LINK = "leads out of the jail through a link; only what lies beneath the jail's root is allowed"
+_SPENT = (
+    "is part of too long a search: what all paths of a command lead through, names, links and folders, is bounded; "
+    "name fewer files, or by shorter ways"
+)
 _WHY = {
     errno.EXDEV: _LINK,
     errno.ELOOP: "goes through too many links, or through one that the kernel makes up; name the file itself",
@@ -44,14 +50,15 @@ class Located:
     """A working directory beneath the jail.
 
     `fd` is an O_PATH descriptor for fchdir(2), closed by `close`. `relative` is the path from the root, with
-    links resolved: "" for the root itself.
+    links resolved: "" for the root itself. `budget` is what the command's paths may still cost, this one off.
     """
 
-    __slots__ = ("fd", "relative")
+    __slots__ = ("budget", "fd", "relative")
 
-    def __init__(self, fd: int, relative: str) -> None:
+    def __init__(self, fd: int, relative: str, budget: Budget) -> None:
         self.fd = fd
         self.relative = relative
+        self.budget = budget
 
     def close(self) -> None:
         """Close the descriptor; a second time does nothing."""
@@ -123,22 +130,26 @@ class Jail:
         """Close the descriptor."""
         os.close(self.fd)
 
-    def locate(self, untrusted_cwd: str | None) -> Located:
-        """Return the working directory of a call; None or "" is the root. Raises CwdEscape."""
+    def locate(self, untrusted_cwd: str | None, budget: Budget | None = None) -> Located:
+        """Return the working directory of a call; None or "" is the root. Raises CwdEscape.
+
+        With it a command's budget begins, unless it has one.
+        """
+        budget = budget or Budget()
         if not untrusted_cwd:
-            return Located(os.dup(self.fd), "")
+            return Located(os.dup(self.fd), "", budget)
         if len(untrusted_cwd) > PATH_CHARACTERS or "\0" in untrusted_cwd:
             raise CwdEscape("cwd is no path")
         try:
-            return self._locate(self._parts(untrusted_cwd, ""))
+            return self._locate(self._parts(untrusted_cwd, ""), budget)
         except OutsideError as error:
             raise CwdEscape(f"cwd {error}") from None
         except UnicodeEncodeError:
             raise CwdEscape("cwd is not valid Unicode text") from None
 
-    def _locate(self, parts: list[str]) -> Located:
+    def _locate(self, parts: list[str], budget: Budget) -> Located:
         try:
-            fd = self.open("/".join(parts), os.O_PATH | os.O_DIRECTORY)
+            fd = self.open("/".join(parts), os.O_PATH | os.O_DIRECTORY, budget)
         except FileNotFoundError:
             raise OutsideError(
                 "does not exist; name a directory beneath the jail's root, or leave cwd out"
@@ -148,7 +159,7 @@ class Jail:
         except OSError as error:
             raise OutsideError(_why(error)) from None
         try:
-            return Located(fd, self._directory(fd))
+            return Located(fd, self._directory(fd), budget)
         except BaseException:
             os.close(fd)
             raise
@@ -170,7 +181,7 @@ class Jail:
         """
         try:
             parts = self._parts(word, located.relative)
-            os.close(self._deepest(parts)[0])
+            os.close(self._deepest(parts, located.budget)[0])
         except OutsideError as error:
             raise PolicyDenied(f"the path {error}") from None
         return "/".join(parts)
@@ -183,7 +194,7 @@ class Jail:
         """
         try:
             parts = self._parts(word, located.relative)
-            fd, depth = self._deepest(parts)
+            fd, depth = self._deepest(parts, located.budget)
             try:
                 above = self.beneath(_real_path(fd))
                 if above is None:
@@ -196,41 +207,63 @@ class Jail:
             raise PolicyDenied(f"the path {error}") from None
         return "/".join(filter(None, (above, *parts[depth:])))
 
-    def _deepest(self, parts: list[str]) -> tuple[int, int]:
+    def _deepest(self, parts: list[str], budget: Budget) -> tuple[int, int]:
         """Open the deepest of `parts` that exists; return its descriptor and how many parts lead to it."""
-        for end in range(len(parts), -1, -1):
-            try:
-                fd = self.open("/".join(parts[:end]), os.O_PATH)
-            except OSError as error:
-                if error.errno not in _MISSING or end == 0:
-                    raise OutsideError(_why(error)) from None
-                if parts[end - 1] == "..":
-                    raise OutsideError("has `..` behind a folder that does not exist") from None
-                continue
-            mode = os.fstat(fd).st_mode
-            if stat.S_ISFIFO(mode) or stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
+        fd, depth = self._open_if_there(parts, budget), len(parts)
+        if fd is None:
+            fd, depth = self._longest(parts, budget)
+            if ".." in parts[depth:]:
                 os.close(fd)
-                raise OutsideError("is a device or a named pipe, not a file")
-            return fd, end
-        raise AssertionError("the root is always there")
+                raise OutsideError("has `..` behind a folder that does not exist")
+        if stat.S_IFMT(os.fstat(fd).st_mode) in _WAITED_FOR:
+            os.close(fd)
+            raise OutsideError("is a device or a named pipe, not a file")
+        return fd, depth
 
-    def open(self, relative: str, flags: int) -> int:
+    def _longest(self, parts: list[str], budget: Budget) -> tuple[int, int]:
+        """Open the longest beginning of `parts` that exists; all of them do not.
+
+        From the end in growing strides, then by halves: a look for each of two thousand parts is too many.
+        """
+        missing, stride = len(parts), 1
+        while (fd := self._open_if_there(parts[: (depth := max(len(parts) - stride, 0))], budget)) is None:
+            missing, stride = depth, stride * 2
+        try:
+            while missing - depth > 1:
+                middle = (depth + missing) // 2
+                longer = self._open_if_there(parts[:middle], budget)
+                if longer is None:
+                    missing = middle
+                else:
+                    os.close(fd)
+                    fd, depth = longer, middle
+        except BaseException:
+            os.close(fd)
+            raise
+        return fd, depth
+
+    def _open_if_there(self, parts: list[str], budget: Budget) -> int | None:
+        try:
+            return open_beneath(self.fd, "/".join(parts), os.O_PATH, self._known_as, budget)
+        except OSError as error:
+            if error.errno in _MISSING and parts:
+                return None
+            raise OutsideError(_why(error)) from None
+
+    def open(self, relative: str, flags: int, budget: Budget) -> int:
         """Open a path from the root, beneath it only; the caller closes. O_CLOEXEC is set. Raises OSError.
 
         A link with an absolute target, which RESOLVE_BENEATH refuses, is followed if it leads back inside.
-        EXDEV says that the path leads out.
+        EXDEV says that the path leads out, SpentError that nobody knows and nothing more may be looked for.
         """
-        return open_beneath(self.fd, relative, flags, self._known_as)
+        return open_beneath(self.fd, relative, flags, self._known_as, budget)
 
     def _parts(self, path: str, base: str) -> list[str]:
         """Return the components of `path` from the root. Raises OutsideError if its text leaves the root."""
         absolute = path.startswith("/")
         parts = self._absolute_parts(path) if absolute else components(base) + components(path)
-        depth = 0
-        for part in parts:
-            depth += -1 if part == ".." else 1
-            if depth < 0:
-                raise OutsideError(_UPWARDS)
+        if ".." in parts:
+            _check_climbs(parts)
         return parts
 
     def _absolute_parts(self, path: str) -> list[str]:
@@ -264,6 +297,14 @@ class Jail:
             folder = os.path.dirname(folder)
 
 
+def _check_climbs(parts: list[str]) -> None:
+    depth = 0
+    for part in parts:
+        depth += -1 if part == ".." else 1
+        if depth < 0:
+            raise OutsideError(_UPWARDS)
+
+
 def _identity(status: os.stat_result) -> tuple[int, int]:
     return status.st_dev, status.st_ino
 
@@ -285,6 +326,8 @@ def _real_path(fd: int) -> str:
 
 
 def _why(error: OSError) -> str:
+    if isinstance(error, SpentError):
+        return _SPENT
     return _WHY.get(error.errno or 0, f"cannot be checked ({os.strerror(error.errno or 0)})")
 
 

@@ -65,7 +65,5 @@ def undeclared(word: str) -> Iterator[str]:
 
 
 def _first_piece(rest: str) -> str:
-    for place, character in enumerate(rest):
-        if character in _SEPARATORS:
-            return rest[:place]
-    return rest
+    ends = (place for place in map(rest.find, _SEPARATORS) if place >= 0)
+    return rest[: min(ends, default=len(rest))]

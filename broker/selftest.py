@@ -7,6 +7,7 @@ written, nor which programs this machine has can make a test fail and keep the b
 from typing import TYPE_CHECKING
 
 from broker import grammar
+from broker.beneath import Budget
 from broker.jail import Jail, Located
 from broker.refusal import ExecutorError, PolicyDenied, Refusal
 
@@ -25,9 +26,9 @@ class EmptyJail(Jail):
         self.identity = (-1, -1)
         self.root = self.real = "/"
 
-    def locate(self, untrusted_cwd: str | None) -> Located:
+    def locate(self, untrusted_cwd: str | None, budget: Budget | None = None) -> Located:
         """Return a folder without looking for it."""
-        return Located(-1, "/".join(self._collapsed(untrusted_cwd or "")))
+        return Located(-1, "/".join(self._collapsed(untrusted_cwd or "")), budget or Budget())
 
     def check(self, word: str, located: Located) -> str:
         """Return the path from the root. Raises PolicyDenied if its text leads out."""
@@ -50,7 +51,7 @@ class EmptyJail(Jail):
                 names.append(part)
         return names
 
-    def open(self, relative: str, flags: int) -> int:
+    def open(self, relative: str, flags: int, budget: Budget) -> int:
         """Find nothing."""
         raise FileNotFoundError(relative)
 

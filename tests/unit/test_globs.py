@@ -134,7 +134,7 @@ def test_too_many_folders_on_the_way_are_denied(jail: Jail, monkeypatch: pytest.
         words(jail, "ls */c")
 
 
-@pytest.mark.parametrize(("bound", "value"), [("NAMES", 3), ("DIRECTORIES", 2), ("SECONDS", -1)])
+@pytest.mark.parametrize(("bound", "value"), [("NAMES", 3), ("DIRECTORIES", 2)])
 def test_too_much_work_is_denied(jail: Jail, monkeypatch: pytest.MonkeyPatch, bound: str, value: int) -> None:
     monkeypatch.setattr(globs, bound, value)
     with pytest.raises(PolicyDenied, match="too many names to look at"):

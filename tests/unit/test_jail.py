@@ -10,6 +10,7 @@ import pytest
 
 from broker import beneath, kernel
 from broker import jail as jail_module
+from broker.beneath import Budget
 from broker.jail import Jail, Located
 from broker.refusal import CwdEscape, PolicyDenied, StartupError
 from tests.support.ordinary import as_ordinary_user
@@ -194,11 +195,13 @@ def test_a_name_that_the_shell_has_for_another_place_is_not_the_roots(
 def test_nothing_is_opened_but_beneath_the_root(
     jail: Jail, ground: Path, sub: Located, monkeypatch: pytest.MonkeyPatch, word: str
 ) -> None:
-    opened = []
+    held, opened = {jail.fd}, []
 
     def recorded(dir_fd: int, path: str, flags: int, resolve: int) -> int:
-        opened.append((dir_fd, resolve & kernel.RESOLVE_BENEATH))
-        return kernel.openat2(dir_fd, path, flags, resolve)
+        opened.append((dir_fd in held, ".." in path and dir_fd != jail.fd, resolve & kernel.RESOLVE_BENEATH))
+        fd = kernel.openat2(dir_fd, path, flags, resolve)
+        held.add(fd)
+        return fd
 
     with monkeypatch.context() as patch:
         for module in (beneath, jail_module):
@@ -207,7 +210,7 @@ def test_nothing_is_opened_but_beneath_the_root(
         patch.setattr(os, "stat", None)
         with contextlib.suppress(PolicyDenied):
             jail.check(word.format(ground=ground), sub)
-    assert set(opened) <= {(jail.fd, kernel.RESOLVE_BENEATH)}
+    assert set(opened) <= {(True, False, kernel.RESOLVE_BENEATH)}
 
 
 def test_links_in_a_ring_through_the_outside_come_to_an_end(jail: Jail, ground: Path, sub: Located) -> None:
@@ -345,7 +348,7 @@ def test_a_link_swapped_all_the_time_never_opens_anything_outside(jail: Jail, gr
         spare.symlink_to("sub" if turn % 2 else "../outside")
         spare.rename(link)
         try:
-            fd = jail.open("swap", os.O_PATH)
+            fd = jail.open("swap", os.O_PATH, Budget())
         except OSError:
             assert turn % 2 == 0
             continue
