@@ -190,7 +190,7 @@ class Policy:
     def _enter(self, word: Word, located: Located, judged: Judged) -> Located:
         inside = word.text if word.text.startswith("/") else os.path.join(located.relative, word.text)
         try:
-            return self.jail.locate(inside)
+            return self.jail.locate(inside, located.budget)
         except CwdEscape as refusal:
             instead = PolicyDenied("the folder" + refusal.reason.partition(";")[0].removeprefix("cwd"))
             raise _path_refusal(word, instead, judged) from None
