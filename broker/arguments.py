@@ -6,6 +6,8 @@ one: `main` imports this only for what it does not know at sight.
 
 import argparse
 
+from broker.cells import folded
+
 EXIT_STATUSES = """exit status of run: the command's own; 124 timeout, 125 another failure of ours, 126 refused,
 128+N killed by signal N, 130 interrupted. Of everything: 2 wrong usage, 70 internal error, 74 its output cannot be
 written, 76 a frontend broke the protocol, 78 configuration."""
@@ -124,33 +126,65 @@ def operator_parser(
     name: str, description: str, examples: tuple[str, ...], exit_status: str
 ) -> argparse.ArgumentParser:
     """Return a parser for `hardened-terminal-mcp NAME`, whose help ends with examples and the exit statuses."""
+    return _new(f"hardened-terminal-mcp {name}", description, _epilog(examples, exit_status))
+
+
+def add_command(
+    commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
+    name: str,
+    text: str,
+    examples: tuple[str, ...],
+    exit_status: str,
+) -> argparse.ArgumentParser:
+    """Return a parser for one of an operator command's own commands, whose help ends as that of the others does."""
+    return _add(commands, name, text, _epilog(examples, exit_status))
+
+
+def _epilog(examples: tuple[str, ...], exit_status: str) -> str:
     shown = "".join(f"  {example}\n" for example in examples)
-    epilog = f"examples:\n{shown}\nexit status: {exit_status}"
-    return _new(f"hardened-terminal-mcp {name}", description, epilog)
+    return f"examples:\n{shown}\nexit status: {exit_status}"
 
 
-def folded(line: str, width: int, indent: int = 2) -> str:
-    """Return a line as it fits into `width` columns, 0 for any, what follows the first indented. No word is cut."""
-    if not width or len(line) <= width:
-        return line
-    import textwrap
+class _Help(argparse.HelpFormatter):
+    """Paragraphs are folded to the width that there is, examples so that they can still be copied into a shell."""
 
-    return textwrap.fill(
-        line, max(width, 20), subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False
-    )
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        blocks = [_filled(block.splitlines(), width) for block in text.split("\n\n")]
+        return "\n".join(indent + line if line else "" for line in "\n\n".join(blocks).splitlines())
+
+
+def _filled(lines: list[str], width: int) -> str:
+    if any(line.startswith(" ") for line in lines):
+        fit = all(len(line) <= width for line in lines)
+        return "\n".join(lines if fit else (shown for line in lines for shown in _example(line, width)))
+    return folded(" ".join(lines), width, 0)
+
+
+def _example(line: str, width: int) -> list[str]:
+    """Return an example in its narrow form: what is said of it, and words that are too many, on lines of their own."""
+    if not line.startswith(" "):
+        return [line]
+    import re
+
+    command, _, said = line.strip().partition("   ")
+    lines = [""]
+    for word in re.findall(r"""(?:[^\s'"]|'[^']*'|"[^"]*")+""", command):
+        if lines[-1] and len(lines[-1]) + len(word) + 5 > width:
+            lines.append("")
+        lines[-1] += f" {word}" if lines[-1] else f"  {word}" if len(lines) == 1 else f"      {word}"
+    explained = [folded(f"      {said.strip()}", width, 6)] if said else []
+    return [*(f"{line} \\" for line in lines[:-1]), lines[-1], *explained]
 
 
 def _new(prog: str, description: str, epilog: str) -> argparse.ArgumentParser:
-    raw = argparse.RawDescriptionHelpFormatter
-    return argparse.ArgumentParser(prog=prog, description=description, epilog=epilog, formatter_class=raw)
+    return argparse.ArgumentParser(prog=prog, description=description, epilog=epilog, formatter_class=_Help)
 
 
 def _add(
     commands: "argparse._SubParsersAction[argparse.ArgumentParser]", name: str, text: str, epilog: str
 ) -> argparse.ArgumentParser:
-    raw = argparse.RawDescriptionHelpFormatter
     described = f"{text[0].upper()}{text[1:]}."
-    return commands.add_parser(name, help=text, description=described, epilog=epilog, formatter_class=raw)
+    return commands.add_parser(name, help=text, description=described, epilog=epilog, formatter_class=_Help)
 
 
 class _Version(argparse.Action):

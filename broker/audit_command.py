@@ -1,48 +1,69 @@
 """`hardened-terminal-mcp audit`: verify, show, count, report or repair a trail.
 
-Always true: only `repair` changes anything. Exit status 0: as asked; 1: the trail does not verify; 2: usage;
-78: it cannot be read (EX_CONFIG of sysexits.h).
+Always true: only `repair` changes anything; nobody takes a command that was interrupted for one that found nothing.
+Exit status 0: as asked; 1: the trail does not verify; 2: usage; 78: it cannot be read (EX_CONFIG of sysexits.h).
 """
 
 import argparse
 import os
+import shlex
 import sys
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from broker import configuration, policy_file
-from broker.arguments import operator_parser
+from broker.arguments import add_command, operator_parser
 from broker.audit_file import TrailFaultError
 from broker.audit_reading import check_form, entries, named, sources_of
-from broker.audit_record import GENESIS
+from broker.audit_record import GENESIS, escaped
 from broker.audit_selection import add_options, selection_of
 from broker.audit_verify import Verdict, verify
+from broker.cells import folded
 from broker.main import OUTPUT_IS_FULL
 from broker.refusal import StartupError
 
+if TYPE_CHECKING:
+    _Commands = argparse._SubParsersAction[argparse.ArgumentParser]
+
 _FAILED = 1
+_TEXT_AT = 8
+_ROWS = 2_000
+_MOST_ROWS = 10_000
+"""What a browser still shows at once, and what fits into memory."""
+
+_NAME = "hardened-terminal-mcp audit"
 _EXAMPLES = (
-    "hardened-terminal-mcp audit show -f",
-    "hardened-terminal-mcp audit show --since 2h --code policy_denied",
-    "hardened-terminal-mcp audit stats --since 7d",
-    "hardened-terminal-mcp audit report --html report.html",
-    "hardened-terminal-mcp audit verify",
+    f"{_NAME} show -f",
+    f"{_NAME} show --since 2h --code policy_denied",
+    f"{_NAME} stats --since 7d",
+    f"{_NAME} report --html report.html",
+    f"{_NAME} verify",
 )
+_READ = "2 wrong usage, 74 its output cannot be written, 78 the trail cannot be read, 130 interrupted"
 
 
 def main(arguments: list[str], default_log: str | None = None) -> int:
     """Run one of the commands on FILE, or on the trail at `default_log`.
 
-    Returns the exit status. Raises StartupError.
+    Returns the exit status. Raises StartupError, KeyboardInterrupt.
     """
     options = _parser().parse_args(arguments)
-    options.log = options.log or default_log or _configured_log()
+    options.named = options.log
+    try:
+        options.log = options.log or default_log or _configured_log()
+        return _done(options)
+    except StartupError as error:
+        if options.as_object and options.json:
+            _print_object({"error": str(error)})
+        raise
+
+
+def _done(options: argparse.Namespace) -> int:
     act: Callable[[argparse.Namespace], int] = options.act
     try:
         return act(options)
-    except KeyboardInterrupt:
-        return 0
     except (OSError, TrailFaultError) as error:
         if isinstance(error, BrokenPipeError) or (
             isinstance(error, OSError) and error.filename is None and error.errno in OUTPUT_IS_FULL
@@ -64,7 +85,7 @@ def _text(error: Exception, options: argparse.Namespace) -> str:
     text = error.strerror or str(error)
     if isinstance(error, FileNotFoundError) and error.filename == options.log:
         return f"{text}; the first server or `run` begins it, --log FILE names another"
-    if isinstance(error, PermissionError):
+    if isinstance(error, PermissionError) and error.filename != getattr(options, "html", None):
         return f"{text}; only the user whose servers write it may read it"
     return text
 
@@ -94,32 +115,52 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     _add_verify(commands)
     _add_show(commands)
-    stats = _add(commands, "stats", _stats, "sums: by program, code, reason, and over time")
-    add_options(stats)
-    report = _add(commands, "report", _report, "the sums, charts and newest records as one page")
-    report.add_argument("--html", required=True, metavar="FILE", help="where to write the page")
-    report.add_argument(
-        "--rows", type=_count, default=2_000, metavar="N", help="how many records (default: 2000)"
+    _add_stats(commands)
+    _add_report(commands)
+    repair = _add(
+        commands,
+        "repair",
+        _repair,
+        "seal a trail that does not verify, and start a new one",
+        examples=(f"{_NAME} repair", f"{_NAME} repair --log /var/log/agent/audit.jsonl"),
+        exit_status="0 it verifies, or a new one has begun; 2 wrong usage, 78 it cannot be read or written",
     )
-    add_options(report)
-    _add(commands, "repair", _repair, "seal a trail that does not verify, and start a new one")
+    _add_json(repair)
     return parser
 
 
 def _add(
-    commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
+    commands: "_Commands",
     name: str,
     act: Callable[[argparse.Namespace], int],
     text: str,
+    *,
+    examples: tuple[str, ...],
+    exit_status: str,
 ) -> argparse.ArgumentParser:
-    parser = commands.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
+    parser = add_command(commands, name, text, examples, exit_status)
     parser.add_argument("--log", metavar="FILE", help="the trail")
-    parser.set_defaults(act=act)
+    parser.set_defaults(act=act, as_object=True)
     return parser
 
 
-def _add_verify(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    parser = _add(commands, "verify", _verify, "name the first line that is not what was written")
+def _add_json(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print one JSON object, of what went wrong too")
+
+
+def _add_verify(commands: "_Commands") -> None:
+    parser = _add(
+        commands,
+        "verify",
+        _verify,
+        "name the first line that is not what was written",
+        examples=(
+            f"{_NAME} verify",
+            f"{_NAME} verify --head HASH",
+            f"{_NAME} verify old/audit.jsonl.* old/audit.jsonl",
+        ),
+        exit_status=f"0 sound, 1 not, {_READ}",
+    )
     parser.add_argument(
         "files",
         nargs="*",
@@ -129,18 +170,70 @@ def _add_verify(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
     parser.add_argument(
         "--head", type=_hash, metavar="HASH", help="a hash noted earlier, which must stand in the trail"
     )
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    _add_json(parser)
 
 
-def _add_show(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    parser = _add(commands, "show", _show, "the newest records as a table")
+def _add_show(commands: "_Commands") -> None:
+    parser = _add(
+        commands,
+        "show",
+        _show,
+        "the newest records as a table",
+        examples=(
+            f"{_NAME} show -f",
+            f"{_NAME} show --since 2h --code policy_denied",
+            f"{_NAME} show --jail ~/src/app --program git --json",
+        ),
+        exit_status=f"0 as asked, and where --follow was interrupted; {_READ}",
+    )
     parser.add_argument(
-        "-n", "--number", type=_count, default=50, metavar="N", help="how many rows (default: 50; 0: all)"
+        "-n",
+        "--number",
+        type=_count,
+        default=50,
+        metavar="N",
+        help="how many rows (default: 50; 0: all, with --follow none)",
     )
     parser.add_argument(
         "--json", action="store_true", help="the records as they stand in the file, attempts too"
     )
     parser.add_argument("-f", "--follow", action="store_true", help="go on with what is written from now on")
+    parser.set_defaults(as_object=False)
+    add_options(parser)
+
+
+def _add_stats(commands: "_Commands") -> None:
+    text = "sums: by program, code, reason, and over time"
+    examples = (f"{_NAME} stats --since 7d", f"{_NAME} stats --jail ~/src/app --json")
+    parser = _add(commands, "stats", _stats, text, examples=examples, exit_status=f"0 as asked, {_READ}")
+    _add_json(parser)
+    add_options(parser)
+
+
+def _add_report(commands: "_Commands") -> None:
+    parser = _add(
+        commands,
+        "report",
+        _report,
+        "the sums, charts and newest records as one page",
+        examples=(
+            f"{_NAME} report --html report.html",
+            f"{_NAME} report --since 7d --html - | gzip > report.html.gz",
+        ),
+        exit_status=f"0 written, {_READ}",
+    )
+    parser.add_argument(
+        "--html", required=True, metavar="FILE", help="where to write the page; - is standard output"
+    )
+    parser.add_argument(
+        "--rows",
+        type=_rows,
+        default=_ROWS,
+        metavar="N",
+        help=f"how many records (default: {_ROWS}, at most {_MOST_ROWS})",
+    )
+    parser.set_defaults(wrong=parser.error)
+    _add_json(parser)
     add_options(parser)
 
 
@@ -150,27 +243,51 @@ def _count(text: str) -> int:
     return int(text)
 
 
+def _rows(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= _MOST_ROWS:
+        raise argparse.ArgumentTypeError(f"{text!r}: a number from 1 to {_MOST_ROWS} is expected")
+    return int(text)
+
+
 def _hash(text: str) -> str:
     if len(text) != len(GENESIS) or text.strip("0123456789abcdef"):
         raise argparse.ArgumentTypeError("64 hexadecimal digits in lower case are expected")
     return text
 
 
+def _print_object(found: object) -> None:
+    # What stands in a trail reaches the terminal here too: nothing in it may hide or reorder what is read.
+    print(escaped(msgspec.json.encode(found)).decode())
+
+
 def _verify(options: argparse.Namespace) -> int:
+    from broker.audit_show import style_of
+
     sources = named(options.files) if options.files else sources_of(options.log)
     verdict = verify(sources, options.head)
     if options.json:
-        print(msgspec.json.encode({"sound": verdict.sound, **msgspec.to_builtins(verdict)}).decode())
+        _print_object({"sound": verdict.sound, **msgspec.to_builtins(verdict)})
     else:
-        print("\n".join(_verdict_lines(verdict)))
+        width = style_of(sys.stdout).width
+        for line in _verdict_lines(verdict, _repair_command(options)):
+            print(folded(line, width, _TEXT_AT))
     return 0 if verdict.sound else _FAILED
 
 
-def _verdict_lines(verdict: Verdict) -> list[str]:
+def _repair_command(options: argparse.Namespace) -> str:
+    """Return how the trail is repaired that was verified: files that are named may be any, of any trail."""
+    if options.files:
+        return f"{_NAME} repair --log FILE, for the trail that these files are of"
+    return f"{_NAME} repair" + (f" --log {shlex.quote(options.named)}" if options.named else "")
+
+
+def _verdict_lines(verdict: Verdict, repair: str) -> list[str]:
+    from broker.audit_show import printable
+
     said = []
-    if verdict.fault is not None:
-        said.append(f"BROKEN  {verdict.fault.file}, line {verdict.fault.line}: {verdict.fault.why}")
-        said.append("NEXT    keep a copy, then: hardened-terminal-mcp audit repair")
+    if (fault := verdict.fault) is not None:
+        said.append(f"BROKEN  {printable(fault.file)}, line {fault.line}: {printable(fault.why)}")
+        said.append(f"NEXT    keep a copy, then: {printable(repair)}")
     records = f"records {verdict.first_seq} to {verdict.last_seq}" if verdict.records else "no records"
     said.append(
         f"{'OK    ' if verdict.sound else 'INTACT'}  {records}, {verdict.bytes:,} bytes, head {verdict.head}"
@@ -197,30 +314,44 @@ def _head_line(verdict: Verdict) -> str:
 def _show(options: argparse.Namespace) -> int:
     from broker.audit_show import show
 
-    check_form(options.log)
-    selection = selection_of(options)
-    show(options.log, selection, limit=options.number, following=options.follow, as_json=options.json)
+    try:
+        check_form(options.log)
+        selection = selection_of(options)._replace(starts=options.json)
+        show(options.log, selection, limit=options.number, following=options.follow, as_json=options.json)
+    except KeyboardInterrupt:
+        if not options.follow:
+            raise
     return 0
 
 
 def _stats(options: argparse.Namespace) -> int:
     from broker.audit_show import style_of
-    from broker.audit_stats import stats_lines
+    from broker.audit_stats import stats_lines, stats_object
     from broker.audit_tally import Tally
 
     check_form(options.log)
     selection, tally = selection_of(options), Tally()
     tally.add_all(entries(sources_of(options.log), selection.since), selection)
-    sys.stdout.write("\n".join(stats_lines(tally, style_of(sys.stdout).width)) + "\n")
+    if options.json:
+        _print_object(stats_object(tally))
+    else:
+        print("\n".join(stats_lines(tally, style_of(sys.stdout).width)))
     return 0
 
 
 def _report(options: argparse.Namespace) -> int:
     from broker.audit_report import write_report
+    from broker.audit_target import is_standard_output
 
+    is_page = is_standard_output(options.html)
+    if is_page and options.json:
+        options.wrong("--json and this --html are both for standard output; name a file for the page")
     check_form(options.log)
     written = write_report(options.log, selection_of(options), options.rows, options.html)
-    print(f"{options.html}: {written:,} characters")
+    if options.json:
+        _print_object({"html": options.html, "characters": written})
+    elif not is_page:
+        print(f"{options.html}: {written:,} characters")
     return 0
 
 
@@ -228,6 +359,9 @@ def _repair(options: argparse.Namespace) -> int:
     from broker.audit_repair import repair
 
     repaired = repair(options.log)
+    if options.json:
+        _print_object(repaired._asdict())
+        return 0
     print(repaired.said)
     for name in repaired.sealed:
         print(f"sealed: {name}")

@@ -8,11 +8,15 @@ import os
 
 from broker.audit_reading import decode, line_blocks, opened, settled_size, sources_of
 from broker.audit_record import EventLine, Line
+from broker.notice import warn
 
 SHORT = 8
 """Characters at the end of a session's name that tell it from others: they are random."""
 
 _SESSIONS = 100_000
+_NAMED = 5
+"""Jails that are named where the one that was asked for is not there."""
+
 _IS_START = b'"event":"start"'
 _BEGINNING_BYTES = 200
 
@@ -27,22 +31,33 @@ class Jail:
     """One jail, and the sessions that had it: those that were found in a trail, and those that begin while it is read."""
 
     def __init__(self, path: str) -> None:
-        self._path = os.path.realpath(path)
+        self.path = os.path.realpath(path)
         self._sessions: dict[str, None] = {}
+        self._others: dict[str, None] = {}
 
     def find(self, trail: str) -> "Jail":
-        """Take the sessions of the whole trail. Raises OSError."""
+        """Take the sessions of the whole trail; say it if there is none. Raises OSError."""
         for _, fd in opened(sources_of(trail)):
             for block in line_blocks(fd, 0, settled_size(fd)):
                 for line in block:
                     if _IS_START in line[:_BEGINNING_BYTES] and (entry := decode(line)) is not None:
                         self.had(entry)
+        if not self._sessions:
+            others = f"; the newest others are {', '.join(self._others)}" if self._others else ""
+            warn(f"audit log {trail}: no broker had the jail {self.path}{others}")
         return self
 
     def had(self, entry: Line) -> bool:
         """Return whether the record is of a session that had this jail."""
-        if isinstance(entry, EventLine) and entry.event == "start" and jail_of(entry) == self._path:
-            self._sessions[entry.session] = None
-            if len(self._sessions) > _SESSIONS:
-                del self._sessions[next(iter(self._sessions))]
+        if isinstance(entry, EventLine) and entry.event == "start":
+            self._begin(entry.session, jail_of(entry))
         return entry.session in self._sessions
+
+    def _begin(self, session: str, jail: str) -> None:
+        known, name, most = (
+            (self._sessions, session, _SESSIONS) if jail == self.path else (self._others, jail, _NAMED)
+        )
+        known.pop(name, None)
+        known[name] = None
+        if len(known) > most:
+            del known[next(iter(known))]

@@ -31,6 +31,7 @@ svg text { fill: var(--soft); font: 12px system-ui, sans-serif; }
 svg .name { fill: var(--ink); } svg .grid { stroke: var(--line); }
 .ran { fill: var(--ran); color: var(--ran); } .refused { fill: var(--refused); color: var(--refused); }
 .broke { fill: var(--broke); color: var(--broke); } .event { color: var(--accent); }
+.cancelled { fill: var(--soft); color: var(--soft); } .asked { color: var(--ran); }
 .key { display: flex; flex-wrap: wrap; gap: 0 18px; font-size: 13px; margin-bottom: 8px; }
 .key span::before { content: "■ "; }
 table { border-collapse: collapse; width: 100%; font-size: 13px; }
@@ -41,6 +42,8 @@ td.when, td.code { width: 1%; }
 td.when { white-space: nowrap; font-variant-numeric: tabular-nums; }
 td.code { white-space: nowrap; font-weight: 600; }
 td.text { overflow-wrap: anywhere; min-width: 14em; }
+@media (max-width: 600px) { td.when, td.code { white-space: normal; overflow-wrap: anywhere; min-width: 6.5em; }
+  td.code { font-size: 11px; min-width: 13.5em; } td.text { min-width: 8em; } }
 .search { display: flex; flex-wrap: wrap; gap: 10px; align-items: center; margin-bottom: 12px; }
 input, select { font: inherit; color: inherit; background: var(--page); border: 1px solid var(--line);
   border-radius: 6px; padding: 6px 10px; }

@@ -4,7 +4,6 @@ Always true: every text from the trail is shown printable and escaped; memory is
 asked for.
 """
 
-import os
 from collections.abc import Iterable, Iterator
 from html import escape
 
@@ -13,37 +12,34 @@ from broker.audit_page import FOOT, HEAD
 from broker.audit_reading import entries, sources_of
 from broker.audit_record import EventLine, Line
 from broker.audit_selection import Selection
-from broker.audit_show import duration, newest, printable, size
-from broker.audit_tally import DRY_RUN, Moment, Tally, kind
+from broker.audit_show import detail_of, duration, newest, printable, size
+from broker.audit_tally import SHOWN, Moment, Tally, code_of, kind
+from broker.audit_target import write_page
+from broker.cells import fitted
 
 _COLUMNS = 60
 _BARS = 12
 _REASONS = 20
 _WIDTH, _HEIGHT, _LEFT, _BOTTOM = 1100, 240, 46, 26
 _LABEL = 110
+_NAME = 20
 _NUMBERS = frozenset({"Calls", "Refused", "Time", "Exit", "Out", "Err", "Seq"})
-_KINDS = ("ran", "refused", "broke")
 _KEY = (
     '<p class="key"><span class="ran">ran</span><span class="refused">refused</span>'
-    '<span class="broke">broke (time, start or server failed)</span></p>'
+    '<span class="broke">broke (time, start or server failed)</span>'
+    '<span class="cancelled">cancelled by the client</span></p>'
 )
 
 
 def write_report(path: str, selection: Selection, rows: int, target: str) -> int:
-    """Write the page to `target` (0600) with the newest `rows` records; returns its size in bytes.
+    """Write the page to `target`, "-" for standard output, with the newest `rows` records; returns its characters.
 
     Raises OSError.
     """
     tally = Tally()
     tally.add_all(entries(sources_of(path), selection.since), selection)
     shown = [entry for _, entry in newest(path, selection, rows)]
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
-    try:
-        with open(os.open(target, flags, 0o600), "w", encoding="utf-8") as file:
-            return sum(file.write(part) for part in _page(path, tally, shown))
-    except OSError as error:
-        error.filename = target
-        raise
+    return write_page(target, _page(path, tally, shown), path)
 
 
 def _page(path: str, tally: Tally, shown: list[Line]) -> Iterator[str]:
@@ -58,7 +54,7 @@ def _page(path: str, tally: Tally, shown: list[Line]) -> Iterator[str]:
         yield _section("Calls by code", _bars(_by_code(tally)))
         yield "</div>"
         yield from _tables(tally)
-    yield _records(shown, tally)
+    yield _records(shown)
     yield FOOT
 
 
@@ -86,6 +82,7 @@ def _tiles(tally: Tally) -> str:
         ("ran", tally.kinds["ran"], "ran"),
         ("refused", tally.kinds["refused"], "refused"),
         ("broke", tally.kinds["broke"], "broke"),
+        ("cancelled", tally.kinds["cancelled"], "cancelled"),
         ("only asked (allowed dry runs)", tally.kinds["asked"], ""),
         ("sessions", len(tally.sessions), ""),
         ("events", tally.events.total(), ""),
@@ -99,7 +96,7 @@ def _tiles(tally: Tally) -> str:
 
 def _columns(series: list[Moment]) -> str:
     """Return stacked columns, one a stretch of time."""
-    most = max(moment.ran + moment.refused + moment.broke for moment in series)
+    most = max(moment.total for moment in series)
     top = _round_up(most)
     room = _HEIGHT - _BOTTOM - 10
     step = (_WIDTH - _LEFT) / len(series)
@@ -127,9 +124,10 @@ def _grid(top: int, room: int) -> str:
 
 
 def _column(moment: Moment, x: float, width: float, scale: float, floor: float) -> str:
-    title = f"{moment.label}: {moment.ran:,} ran, {moment.refused:,} refused, {moment.broke:,} broke"
+    counted = ", ".join(f"{count:,} {name}" for name, count in zip(SHOWN, moment.counts, strict=True))
+    title = f"{moment.label}: {counted}"
     parts = []
-    for name, count in zip(_KINDS, moment[1:], strict=True):
+    for name, count in zip(SHOWN, moment.counts, strict=True):
         floor -= count * scale
         if count:
             parts.append(
@@ -143,20 +141,19 @@ def _round_up(number: int) -> int:
     return min(step * unit for step in (1, 2, 4, 6, 8, 10) if step * unit >= number)
 
 
-Bar = tuple[str, tuple[int, int, int]]
+Bar = tuple[str, tuple[int, ...]]
 
 
 def _by_program(tally: Tally) -> list[Bar]:
     ranked = sorted(tally.programs.items(), key=lambda item: -item[1].calls)[:_BARS]
-    return [(name, (p.kinds["ran"], p.kinds["refused"], p.kinds["broke"])) for name, p in ranked]
+    return [(name, tuple(p.kinds[kind] for kind in SHOWN)) for name, p in ranked]
 
 
 def _by_code(tally: Tally) -> list[Bar]:
-    def share(code: str, count: int) -> tuple[int, int, int]:
-        ran, refused, broke = (count if kind(code) == name else 0 for name in _KINDS)
-        return ran, refused, broke
-
-    return [(code, share(code, count)) for code, count in tally.codes.most_common(_BARS)]
+    return [
+        (code, tuple(count * (kind(code) == name) for name in SHOWN))
+        for code, count in tally.codes.most_common(_BARS)
+    ]
 
 
 def _bars(bars: list[Bar]) -> str:
@@ -168,9 +165,9 @@ def _bars(bars: list[Bar]) -> str:
     for number, (name, counts) in enumerate(bars):
         x, y = float(left), number * height
         parts.append(
-            f'<text class="name" x="{left - 8}" y="{y + 17}" text-anchor="end">{_text(name[:20])}</text>'
+            f'<text class="name" x="{left - 8}" y="{y + 17}" text-anchor="end">{_text(fitted(name, _NAME))}</text>'
         )
-        for label, count in zip(_KINDS, counts, strict=True):
+        for label, count in zip(SHOWN, counts, strict=True):
             width = max(count * room / most, 1.0) if count else 0.0
             if count:
                 parts.append(
@@ -214,8 +211,9 @@ def _table(headings: Iterable[str], rows: Iterable[str], name: str = "") -> str:
     return f"<table{name}><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
 
 
-def _records(shown: list[Line], tally: Tally) -> str:
-    options = "".join(f"<option>{_text(code)}</option>" for code in sorted(tally.codes.keys() - {DRY_RUN}))
+def _records(shown: list[Line]) -> str:
+    codes = sorted({entry.code for entry in shown if not isinstance(entry, EventLine) and entry.code})
+    options = "".join(f"<option>{_text(code)}</option>" for code in codes)
     search = (
         '<div class="search"><input id="words" type="search" placeholder="Search" aria-label="Search the records">'
         f'<select id="code" aria-label="Code"><option value="">every code</option>{options}</select>'
@@ -228,10 +226,10 @@ def _records(shown: list[Line], tally: Tally) -> str:
 
 def _row(entry: Line) -> str:
     if isinstance(entry, EventLine):
-        verdict, name, text = entry.event, "event", _text(entry.detail)
+        verdict, name, text = entry.event, "event", _text(detail_of(entry))
         numbers = ("", "", "", "")
     else:
-        verdict, name = entry.code or "no outcome", kind(entry.code) if entry.code else "broke"
+        verdict, name = entry.code or "no outcome", kind(code_of(entry)) if entry.code else "broke"
         dry = "(dry run) " if entry.tool == "explain_command" else ""
         reason = f'<br><span class="soft">{_text(entry.policy_reason)}</span>' if entry.policy_reason else ""
         text = f'<span class="mono">{dry}{_text(entry.command_raw)}</span>{reason}'

@@ -74,7 +74,11 @@ class Selection(NamedTuple):
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Give a command the options of a selection."""
-    group = parser.add_argument_group("which records")
+    group = parser.add_argument_group(
+        "which records",
+        "Each option narrows what is taken, but --event adds to it: the events of that name, to the calls that --code, "
+        "--program, --tool and --text select. Alone it selects no calls.",
+    )
     group.add_argument(
         "--since", type=moment, metavar="TIME", help="from 15m, 2h, 7d ago, a date or a time (UTC) on"
     )
@@ -104,7 +108,6 @@ def selection_of(options: argparse.Namespace) -> Selection:
         tool=options.tool,
         text=options.text,
         events=tuple(options.event),
-        starts="json" not in options or options.json,
         jail=Jail(options.jail).find(options.log) if options.jail else None,
     )
 
@@ -118,19 +121,19 @@ def _code(text: str) -> str:
 def moment(text: str) -> str:
     """Return a time as the trail writes it. Raises argparse.ArgumentTypeError."""
     ago = re.fullmatch(r"(\d{1,6})([smhdw])", text)
-    when = _ago(int(ago[1]) * _UNIT_S[ago[2]]) if ago else _parsed(text)
-    return when.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-
-
-def _ago(seconds: int) -> datetime:
-    return datetime.fromtimestamp(time.time() - seconds, UTC)
-
-
-def _parsed(text: str) -> datetime:
     try:
-        when = datetime.fromisoformat(text)
-    except ValueError:
+        when = _ago(int(ago[1]) * _UNIT_S[ago[2]]) if ago else _parsed(text)
+    except (ValueError, OverflowError):
         raise argparse.ArgumentTypeError(
             f"{text!r} is no time; 2h, 2026-01-31 or 2026-01-31T12:00 is"
         ) from None
-    return when.replace(tzinfo=UTC) if when.tzinfo is None else when.astimezone(UTC)
+    return f"{when.isoformat(timespec='microseconds')}Z"
+
+
+def _ago(seconds: int) -> datetime:
+    return datetime.fromtimestamp(time.time() - seconds, UTC).replace(tzinfo=None)
+
+
+def _parsed(text: str) -> datetime:
+    when = datetime.fromisoformat(text)
+    return when if when.tzinfo is None else when.astimezone(UTC).replace(tzinfo=None)

@@ -17,6 +17,7 @@ from broker.audit_jails import SHORT
 from broker.audit_reading import Found, entries, entries_backwards, follow, sources_of
 from broker.audit_record import EventLine, Line, escaped
 from broker.audit_selection import Selection
+from broker.cells import fitted, padded
 
 _TIME = f"{'TIME (UTC)':19}"
 _CLOCK = f"{'':11}{'UTC':8}"
@@ -86,12 +87,12 @@ class Style(NamedTuple):
     colour: bool = False
 
 
-def style_of(stream: TextIO) -> Style:
+def style_of(stream: TextIO | None) -> Style:
     """Return the style for a stream: as wide as COLUMNS says or the terminal is, coloured there unless NO_COLOR is set.
 
     What goes into a file or a pipe is shortened only if COLUMNS says so, as ps(1) does.
     """
-    if stream.isatty():
+    if stream is not None and stream.isatty():
         return Style(shutil.get_terminal_size((120, 24)).columns, "NO_COLOR" not in os.environ)
     columns = os.environ.get("COLUMNS", "")
     return Style(int(columns) if columns.isdecimal() else 0)
@@ -112,12 +113,12 @@ def newest(path: str, selection: Selection, limit: int, *, every: bool = False) 
 
 
 def show(path: str, selection: Selection, *, limit: int, following: bool, as_json: bool) -> None:
-    """Print the newest `limit` rows, 0 for all, then each new one if `following`.
+    """Print the newest `limit` rows, 0 for all, then each new one if `following`, where 0 is for none before it.
 
     `as_json`: every record as it stands in the file, attempts too. Raises OSError.
     """
-    if limit:
-        found = iter(newest(path, selection, limit, every=as_json))
+    if limit or following:
+        found = iter(newest(path, selection, limit, every=as_json) if limit else ())
     else:
         found = _every(path, selection) if as_json else _every_row(path, selection)
     style = style_of(sys.stdout)
@@ -153,10 +154,9 @@ def _every_row(path: str, selection: Selection) -> Iterator[Found]:
 
 
 def _follow(path: str, last: int, selection: Selection, style: Style, *, as_json: bool) -> None:
-    sys.stdout.flush()
     for found in follow(path, last or _last_seq(path)):
         if found is None:
-            sys.stdout.flush()
+            print(end="", flush=True)
             time.sleep(_POLL_S)
         elif selection.takes(found[1]) and (as_json or found[1].record_type != "attempt"):
             _print(*found, style, as_json=as_json)
@@ -183,7 +183,7 @@ def table_lines(entry: Line, style: Style) -> Iterable[str]:
     when = layout.time(entry.ts[:19].replace("T", " "))
     if isinstance(entry, EventLine):
         session = f"{entry.session[-SHORT:]}  " if entry.event == "start" else ""
-        return [_row(when, "event", entry.event, session + entry.detail, style)]
+        return [_row(when, "event", entry.event, session + detail_of(entry), style)]
     verdict = entry.code or "no outcome"
     numbers = (
         _number(entry.exit_code),
@@ -203,8 +203,13 @@ def table_lines(entry: Line, style: Style) -> Iterable[str]:
     return [row, f"{' ' * len(when)}└ {shortened(reason, style.width, len(when) + 2)}"]
 
 
+def detail_of(entry: EventLine) -> str:
+    """Return what an event's record says, how many records it is about included."""
+    return entry.detail if entry.count is None else f"{entry.detail} (count {entry.count:,})"
+
+
 def _row(when: str, kind: str, verdict: str, text: str, style: Style) -> str:
-    painted = _paint(kind, f"{printable(verdict):{_VERDICT_WIDTH}}", style)
+    painted = _paint(kind, padded(printable(verdict), _VERDICT_WIDTH), style)
     return f"{when}{painted}  {shortened(printable(text), style.width, len(when) + _VERDICT_WIDTH + 2)}"
 
 
@@ -237,9 +242,8 @@ def _paint(verdict: str, text: str, style: Style) -> str:
 
 
 def shortened(text: str, width: int, taken: int) -> str:
-    """Return `text` as it fits behind `taken` characters of a line; 0 is a line without end."""
-    room = max(width - taken, 1)
-    return text if not width or len(text) <= room else text[: room - 1] + "…"
+    """Return `text` as it fits behind `taken` cells of a line; 0 is a line without end."""
+    return fitted(text, max(width - taken, 1)) if width else text
 
 
 def _number(number: int | None) -> str:

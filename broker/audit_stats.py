@@ -1,17 +1,21 @@
-"""`audit stats`: the sums over a trail as text."""
+"""`audit stats`: the sums over a trail, as text and as one object."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from typing import Any
 
-from broker.arguments import folded
 from broker.audit_show import duration, printable, shortened, size
-from broker.audit_tally import Moment, Program, Tally
+from broker.audit_tally import SHOWN, Moment, Program, Tally
+from broker.cells import fitted, folded, padded
 
 _BARS = 24
 _BAR_CHARACTERS = 40
 _MOST = 15
 _NAME = 20
 _NUMBER = 9
+_MARKS = "█▒░·"
+"""Of a bar: one for each of `SHOWN`."""
+
 _COLUMNS = ("CALLS", "REFUSED", "BROKE", "EXIT>0", "P50", "P95", "MAX", "OUTPUT")
 
 
@@ -28,7 +32,7 @@ def stats_lines(tally: Tally, width: int = 0) -> Iterator[str]:
 def _details(tally: Tally, width: int) -> Iterator[str]:
     yield from _programs(tally.programs, (width - _NAME) // _NUMBER if width else len(_COLUMNS))
     yield from ("", "CODES")
-    yield from (f"  {printable(code):18} {count:>8,}" for code, count in tally.codes.most_common())
+    yield from _counted(tally.codes)
     yield from _jails(tally.jails)
     yield from _reasons(tally)
     yield from _slowest(tally)
@@ -37,7 +41,12 @@ def _details(tally: Tally, width: int) -> Iterator[str]:
     )
     if tally.events:
         yield from ("", "EVENTS")
-        yield from (f"  {printable(name):18} {count:>8,}" for name, count in tally.events.most_common())
+        yield from _counted(tally.events)
+
+
+def _counted(counts: Counter[str]) -> Iterator[str]:
+    for name, count in counts.most_common():
+        yield f"  {padded(printable(name), 18)} {count:>8,}"
 
 
 def _summary(tally: Tally) -> Iterator[str]:
@@ -45,11 +54,8 @@ def _summary(tally: Tally) -> Iterator[str]:
         f"{tally.calls:,} call{_s(tally.calls)} ({tally.dry_runs:,} dry run{_s(tally.dry_runs)}) in {len(tally.sessions):,} "
         f"session{_s(len(tally.sessions))}, {tally.first_ts[:19]}Z to {tally.last_ts[:19]}Z"
     )
-    kinds = tally.kinds
-    yield (
-        f"{kinds['ran']:,} ran, {kinds['refused']:,} refused, {kinds['broke']:,} broke, "
-        f"{kinds['asked']:,} only asked whether they may"
-    )
+    counts = ", ".join(f"{tally.kinds[name]:,} {name}" for name in SHOWN)
+    yield f"{counts}, {tally.kinds['asked']:,} only asked whether they may"
 
 
 def _s(count: int) -> str:
@@ -68,7 +74,7 @@ def _cells(program: Program) -> Iterable[str]:
 def _programs(programs: dict[str, Program], columns: int) -> Iterator[str]:
     yield ""
     yield _line("PROGRAM", _COLUMNS, columns)
-    ranked = sorted(programs.items(), key=lambda item: -item[1].calls)
+    ranked = _ranked(programs)
     for name, program in ranked[:_MOST]:
         yield _line(printable(name), _cells(program), columns)
     if len(ranked) > _MOST:
@@ -78,7 +84,7 @@ def _programs(programs: dict[str, Program], columns: int) -> Iterator[str]:
 
 def _line(name: str, cells: Iterable[str], columns: int) -> str:
     shown = list(cells)[: max(columns, 1)]
-    return f"{name[:_NAME]:{_NAME}}" + "".join(f"{cell:>{_NUMBER}}" for cell in shown)
+    return padded(fitted(name, _NAME), _NAME) + "".join(f"{cell:>{_NUMBER}}" for cell in shown)
 
 
 def _jails(jails: dict[str, Counter[str]]) -> Iterator[str]:
@@ -92,7 +98,7 @@ def _reasons(tally: Tally) -> Iterator[str]:
     if tally.reasons:
         yield from ("", "REFUSED AND BROKEN, BY REASON")
     for (code, reason), count in tally.reasons.most_common(_MOST):
-        yield f"  {count:>8,}  {printable(code):17}  {printable(reason)}"
+        yield f"  {count:>8,}  {padded(printable(code), 17)}  {printable(reason)}"
 
 
 def _slowest(tally: Tally) -> Iterator[str]:
@@ -105,18 +111,58 @@ def _slowest(tally: Tally) -> Iterator[str]:
 def _over_time(series: list[Moment], characters: int) -> Iterator[str]:
     if not series:
         return
-    yield from ("", "OVER TIME (UTC; █ ran, ▒ refused, ░ broke)")
-    most = max(moment.ran + moment.refused + moment.broke for moment in series)
+    yield from ("", f"OVER TIME (UTC; {', '.join(map(' '.join, zip(_MARKS, SHOWN, strict=True)))})")
+    most = max(moment.total for moment in series)
     for moment in series:
-        total = moment.ran + moment.refused + moment.broke
         bar = _bar(moment, characters / most)
-        yield f"  {moment.label:16}  {bar:{characters + 2}} {total:>8,}"
+        yield f"  {moment.label:16}  {bar:{characters + 2}} {moment.total:>8,}"
 
 
 def _bar(moment: Moment, scale: float) -> str:
     # What happened at all is seen: at least one character each.
     return "".join(
         mark * max(round(count * scale), 1)
-        for mark, count in (("█", moment.ran), ("▒", moment.refused), ("░", moment.broke))
+        for mark, count in zip(_MARKS, moment.counts, strict=True)
         if count
     )
+
+
+def stats_object(tally: Tally) -> dict[str, Any]:
+    """Return the sums as one object: all that was counted, names and texts as they stand in the trail."""
+    return {
+        "calls": tally.calls,
+        "dry_runs": tally.dry_runs,
+        "sessions": len(tally.sessions),
+        "first": tally.first_ts or None,
+        "last": tally.last_ts or None,
+        **{name: tally.kinds[name] for name in (*SHOWN, "asked")},
+        "codes": dict(tally.codes.most_common()),
+        "programs": [_program_object(name, program) for name, program in _ranked(tally.programs)],
+        "jails": [
+            {"jail": name, "calls": kinds.total(), "refused": kinds["refused"]}
+            for name, kinds in tally.jails.items()
+        ],
+        "reasons": [
+            {"code": code, "reason": reason, "calls": count}
+            for (code, reason), count in tally.reasons.most_common()
+        ],
+        "slowest": [slow._asdict() for slow in sorted(tally.slowest, reverse=True)],
+        "events": dict(tally.events.most_common()),
+    }
+
+
+def _program_object(name: str, program: Program) -> dict[str, Any]:
+    times = program.durations
+    return {
+        "program": name,
+        "calls": program.calls,
+        **{kind: program.kinds[kind] for kind in (*SHOWN, "asked")},
+        "exit_not_0": program.nonzero,
+        "p50_ms": times.percentile_ms(0.5),
+        "p95_ms": times.percentile_ms(0.95),
+        "output_bytes": program.output_bytes,
+    }
+
+
+def _ranked(programs: dict[str, Program]) -> list[tuple[str, Program]]:
+    return sorted(programs.items(), key=lambda item: -item[1].calls)

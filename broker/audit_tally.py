@@ -22,6 +22,10 @@ OTHER = "(others)"
 NO_PROGRAM = "(no program)"
 DRY_RUN = "(dry run)"
 """In the place of a code: asked about, and allowed. Nothing ran."""
+CANCELLED = "(cancelled)"
+"""In the place of a code: the client, or the one at the terminal, did not want it any more. Nothing broke."""
+_CANCELLED_REASON = "cancelled by the client"
+_IN_PLACE = {DRY_RUN: "asked", CANCELLED: "cancelled"}
 NO_JAIL = "(began earlier)"
 SLOWEST = 10
 _PROGRAMS = 1_000
@@ -33,12 +37,22 @@ _STEP = 1.1
 
 
 def kind(code: str | None) -> str:
-    """Return what a code comes down to: ran, refused, broke (allowed, but did not end by itself), or only asked."""
+    """Return what a code comes down to: ran, refused, broke (allowed, but did not end by itself), cancelled, or only asked."""
     if code in RAN:
         return "ran"
-    if code == DRY_RUN:
-        return "asked"
+    if code in _IN_PLACE:
+        return _IN_PLACE[code]
     return "broke" if code in BROKE else "refused"
+
+
+def code_of(entry: CallLine) -> str:
+    """Return the code of an outcome, or what stands in its place."""
+    code = entry.code or "?"
+    if code in RAN and entry.tool == "explain_command":
+        return DRY_RUN
+    if code == "EXECUTOR_ERROR" and (entry.policy_reason or "").startswith(_CANCELLED_REASON):
+        return CANCELLED
+    return code
 
 
 class Durations:
@@ -78,6 +92,10 @@ class Program:
         return self.kinds.total()
 
 
+SHOWN = ("ran", "refused", "broke", "cancelled")
+"""The kinds of calls that charts show, in their order: not what was only asked."""
+
+
 class Slow(NamedTuple):
     """One of the slowest runs."""
 
@@ -88,12 +106,15 @@ class Slow(NamedTuple):
 
 
 class Moment(NamedTuple):
-    """A stretch of time in a series."""
+    """A stretch of time in a series; how many calls of each of `SHOWN`."""
 
     label: str
-    ran: int
-    refused: int
-    broke: int
+    counts: tuple[int, ...]
+
+    @property
+    def total(self) -> int:
+        """All calls that were more than asked about."""
+        return sum(self.counts)
 
 
 class Tally:
@@ -111,6 +132,7 @@ class Tally:
         self.dry_runs = 0
         self.first_ts = ""
         self.last_ts = ""
+        self._unnamed_jail = NO_JAIL
         self._jail_of: dict[str, str] = {}
         self._moments: dict[str, Counter[str]] = {}
         self._moment_characters = 16  # of a time: up to its minute
@@ -122,6 +144,8 @@ class Tally:
 
     def add_all(self, found: Iterable[Found], selection: Selection) -> None:
         """Add the records that are wanted, oldest first."""
+        if selection.jail is not None:
+            self._unnamed_jail = selection.jail.path
         for _, entry in found:
             if selection.takes(entry):
                 self.add(entry)
@@ -140,18 +164,17 @@ class Tally:
             self._add_outcome(entry)
 
     def _add_outcome(self, entry: CallLine) -> None:
-        dry = entry.tool == "explain_command"
-        code = DRY_RUN if dry and entry.code in RAN else entry.code or "?"
+        code = code_of(entry)
         what = kind(code)
         self.codes[_bounded(code, self.codes, _PROGRAMS)] += 1
         self.kinds[what] += 1
-        self.dry_runs += dry
-        jail = _bounded(self._jail_of.get(entry.session, NO_JAIL), self.jails, _PROGRAMS)
+        self.dry_runs += entry.tool == "explain_command"
+        jail = _bounded(self._jail_of.get(entry.session, self._unnamed_jail), self.jails, _PROGRAMS)
         self.jails.setdefault(jail, Counter())[what] += 1
         if what != "asked":
             self._add_moment(entry.ts, what)
         self._add_program(entry, what)
-        if what not in ("ran", "asked"):
+        if what in ("refused", "broke"):
             reason = (code, (entry.policy_reason or "")[:_REASON_CHARACTERS])
             self.reasons[
                 reason if reason in self.reasons or len(self.reasons) < _REASONS else (code, OTHER)
@@ -219,4 +242,4 @@ def _step(span: timedelta, most: int, characters: int) -> timedelta:
 
 def _moment(start: datetime, step: timedelta, counts: Counter[str]) -> Moment:
     label = start.strftime("%Y-%m-%d" if step >= timedelta(days=1) else "%Y-%m-%d %H:%M")
-    return Moment(label, counts["ran"], counts["refused"], counts["broke"])
+    return Moment(label, tuple(counts[name] for name in SHOWN))

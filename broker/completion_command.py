@@ -25,9 +25,9 @@ WORDS: Final = {
     "audit": "verify show stats report repair --help",
     "audit verify": "--log --head --json --help",
     "audit show": f"--number --json --follow {_SELECTION}",
-    "audit stats": _SELECTION,
-    "audit report": f"--html --rows {_SELECTION}",
-    "audit repair": "--log --help",
+    "audit stats": f"--json {_SELECTION}",
+    "audit report": f"--html --rows --json {_SELECTION}",
+    "audit repair": "--log --json --help",
     "completion": "bash zsh fish --help",
 }
 """Command → what may follow it; file names always may."""

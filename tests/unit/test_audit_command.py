@@ -286,7 +286,7 @@ def test_stats_count_calls_by_jail_and_an_allowed_dry_run_as_nothing_that_ran(
     only_asked.outcome(a_call("ls", tool="explain_command"), result(reason="ls is allowed"))
     only_asked.close()
     said = printed(capsys, "stats", "--log", str(tmp_path / "asked.jsonl"))
-    assert "0 ran, 0 refused, 0 broke, 1 only asked whether they may" in said
+    assert "0 ran, 0 refused, 0 broke, 0 cancelled, 1 only asked whether they may" in said
     assert re.search(r"^  \(dry run\) +1$", said, re.MULTILINE)
     assert not re.search(r"^  OK ", said, re.MULTILINE)
 
@@ -360,7 +360,7 @@ def test_a_fault_is_said_of_the_file_that_it_is_about(path: Path, tmp_path: Path
 def test_stats_sum_up_calls_codes_reasons_and_time(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     said = printed(capsys, "stats", "--log", str(path))
     assert "6 calls (1 dry run)" in said
-    assert "4 ran, 1 refused, 0 broke, 1 only asked whether they may" in said
+    assert "4 ran, 1 refused, 0 broke, 0 cancelled, 1 only asked whether they may" in said
     assert re.search(r"^git +3 ", said, re.MULTILINE)
     assert re.search(r"1 +POLICY_DENIED +rm is on no list", said)
     assert "█" in said
@@ -379,7 +379,7 @@ def test_a_tally_is_bounded_whatever_names_callers_invent() -> None:
     assert sum(program.calls for program in tally.programs.values()) == 12_000
     series = tally.series(60)
     assert len(series) <= 61
-    assert sum(moment.refused for moment in series) == 12_000
+    assert sum(moment.total for moment in series) == 12_000
 
 
 def test_durations_are_known_within_a_tenth() -> None:
