@@ -11,8 +11,9 @@ from typing import Any
 import msgspec
 
 from broker import configuration, policy_check, policy_file, startup
-from broker.arguments import folded, operator_parser
+from broker.arguments import operator_parser
 from broker.audit_show import style_of
+from broker.cells import folded
 from broker.policy import Policy
 from broker.programs import Programs
 from broker.refusal import PolicyFaults, StartupError

@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from broker import configuration, doctor, policy_check, private_folder, startup
-from broker.arguments import folded, operator_parser
+from broker.arguments import operator_parser
 from broker.audit_show import style_of
+from broker.cells import folded
 from broker.configuration import NAME, Settings
 from broker.doctor import Finding
 from broker.refusal import StartupError
