@@ -49,7 +49,9 @@ def main(arguments: list[str], default_log: str | None = None) -> int:
 
     Returns the exit status. Raises StartupError, KeyboardInterrupt.
     """
-    options = _parser().parse_args(arguments)
+    options, unknown = _parser().parse_known_args(arguments)
+    if unknown:
+        options.wrong(f"unrecognized arguments: {' '.join(unknown)}")
     options.named = options.log
     try:
         options.log = options.log or default_log or _configured_log()
@@ -140,7 +142,7 @@ def _add(
 ) -> argparse.ArgumentParser:
     parser = add_command(commands, name, text, examples, exit_status)
     parser.add_argument("--log", metavar="FILE", help="the trail")
-    parser.set_defaults(act=act, as_object=True)
+    parser.set_defaults(act=act, as_object=True, wrong=parser.error)
     return parser
 
 
@@ -232,7 +234,6 @@ def _add_report(commands: "_Commands") -> None:
         metavar="N",
         help=f"how many records (default: {_ROWS}, at most {_MOST_ROWS})",
     )
-    parser.set_defaults(wrong=parser.error)
     _add_json(parser)
     add_options(parser)
 

@@ -8,8 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec import structs
+
 from broker.audit import Trail
-from broker.audit_record import Call
+from broker.audit_record import Call, CallLine
 from broker.audit_rotation import rotated_files
 from broker.refusal import AuditUnavailable
 from protocol.messages import CommandResult, ResultCode
@@ -22,6 +24,20 @@ if TYPE_CHECKING:
 POLICY = "5" * 64
 CALM = CommandResult(
     ok=True, code=ResultCode.OK, stdout="", stderr="", exit_code=0, duration_ms=3, policy_reason=""
+)
+
+OUTCOME = CallLine(
+    seq=1,
+    ts="2026-01-01T00:00:00.000000Z",
+    record_type="outcome",
+    event_id="1",
+    tool="run_command",
+    command_raw="ls",
+    argv=None,
+    cwd=None,
+    code="OK",
+    session="1",
+    policy_sha256="",
 )
 
 
@@ -59,6 +75,11 @@ def result(code: ResultCode = ResultCode.OK, reason: str = "", exit_code: int | 
         duration_ms=3,
         policy_reason=reason,
     )
+
+
+def an_outcome(**fields: Any) -> CallLine:
+    """Return the record of an outcome with `fields` in the place of its own."""
+    return structs.replace(OUTCOME, **fields)
 
 
 def run(trail: Trail, command: str = "ls -l") -> Call:
@@ -127,3 +148,18 @@ def printed(capsys: "pytest.CaptureFixture[str]", *arguments: str, status: int =
 
     assert main(list(arguments)) == status
     return capsys.readouterr().out
+
+
+def while_following(monkeypatch: "pytest.MonkeyPatch", *steps: Callable[[], object]) -> None:
+    """Make `audit show --follow` take a step each time that it waits, and be interrupted once there is none left."""
+    from broker import audit_show
+
+    left = iter(steps)
+
+    def wait(_: float) -> None:
+        step = next(left, None)
+        if step is None:
+            raise KeyboardInterrupt
+        step()
+
+    monkeypatch.setattr(audit_show.time, "sleep", wait)

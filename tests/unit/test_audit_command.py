@@ -4,15 +4,13 @@ import json
 import re
 import threading
 from pathlib import Path
-from typing import Any
 
-import msgspec
 import pytest
 
-from broker import audit_jails, audit_show
+from broker import audit_jails
 from broker.audit_command import main
 from broker.audit_reading import entries, entries_backwards, named, sources_of
-from broker.audit_record import CallLine, EventLine
+from broker.audit_record import EventLine
 from broker.audit_selection import EVENTS
 from broker.audit_show import Style, headings, table_lines
 from broker.audit_tally import Tally
@@ -21,6 +19,7 @@ from protocol.messages import ResultCode
 from tests.support.documents import ROOT
 from tests.support.opened_trail import (
     a_call,
+    an_outcome,
     open_trail,
     printed,
     records,
@@ -28,31 +27,13 @@ from tests.support.opened_trail import (
     run,
     varied_trail,
     verified,
-)
-
-OUTCOME = CallLine(
-    seq=1,
-    ts="2026-01-01T00:00:00.000000Z",
-    record_type="outcome",
-    event_id="1",
-    tool="run_command",
-    command_raw="ls",
-    argv=None,
-    cwd=None,
-    code="OK",
-    session="1",
-    policy_sha256="",
+    while_following,
 )
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return varied_trail(tmp_path / "audit.jsonl")
-
-
-def an_outcome(**fields: Any) -> CallLine:
-    """Return an outcome with `fields` in the place of its own."""
-    return msgspec.structs.replace(OUTCOME, **fields)
 
 
 def test_verify_says_what_was_read_and_the_head_to_note(
@@ -228,18 +209,12 @@ def test_show_follows_what_is_written_into_the_next_file_too(
     path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trail = open_trail(path)
-    waits = 0
-
-    def wait(_: float) -> None:
-        nonlocal waits
-        waits += 1
-        if waits > 3:
-            raise KeyboardInterrupt
-        run(trail, f"echo {waits}")
-        if waits == 2:
-            trail.rotate()
-
-    monkeypatch.setattr(audit_show.time, "sleep", wait)
+    steps = [
+        lambda: run(trail, "echo 1"),
+        lambda: (run(trail, "echo 2"), trail.rotate()),
+        lambda: run(trail, "echo 3"),
+    ]
+    while_following(monkeypatch, *steps)
     said = printed(capsys, "show", "--log", str(path), "--follow", "-n", "1")
     trail.close()
     assert [line.split()[-2:] for line in said.splitlines()[2:] if "echo" in line] == [

@@ -10,16 +10,24 @@ from typing import Any, NoReturn
 
 import pytest
 
-from broker import arguments, audit_show, run
+from broker import arguments, run
 from broker.audit_command import _parser, main
 from broker.audit_selection import moment
 from broker.audit_show import Style, style_of, table_lines
 from broker.cells import cells
 from broker.refusal import StartupError
 from protocol.messages import ResultCode
-from tests.support.opened_trail import a_call, open_trail, printed, records, result, varied_trail
+from tests.support.opened_trail import (
+    a_call,
+    an_outcome,
+    open_trail,
+    printed,
+    records,
+    result,
+    varied_trail,
+    while_following,
+)
 from tests.support.opened_trail import run as ran
-from tests.unit.test_audit_command import an_outcome
 
 COMMANDS = ("verify", "show", "stats", "report", "repair")
 
@@ -74,16 +82,7 @@ def test_following_from_no_row_shows_only_what_is_new(
     path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     trail = open_trail(path)
-    waits = 0
-
-    def wait(_: float) -> None:
-        nonlocal waits
-        waits += 1
-        if waits > 1:
-            raise KeyboardInterrupt
-        ran(trail, "echo new")
-
-    monkeypatch.setattr(audit_show.time, "sleep", wait)
+    while_following(monkeypatch, lambda: ran(trail, "echo new"))
     shown = printed(capsys, "show", "--log", str(path), "-f", "-n", "0").splitlines()
     trail.close()
     assert [line.split()[-1] for line in shown] == ["COMMAND", "new"]
@@ -282,6 +281,17 @@ def test_what_the_client_cancelled_did_not_break(tmp_path: Path, capsys: pytest.
     page = (tmp_path / "page.html").read_text()
     assert page.count('<td class="code cancelled">EXECUTOR_ERROR</td>') == 2
     assert page.count('<td class="code broke">EXECUTOR_ERROR</td>') == 2, "one by reason, one record"
+
+
+def test_an_unknown_option_is_answered_with_the_usage_of_the_command(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["stats", "--unheard-of"])
+    assert caught.value.code == 2
+    said = capsys.readouterr().err
+    assert said.startswith("usage: hardened-terminal-mcp audit stats ")
+    assert "unrecognized arguments: --unheard-of" in said
 
 
 def _helps(width: int, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
