@@ -31,7 +31,7 @@ _UPWARDS = "leads out of the jail by `..`; only paths beneath the jail's root ar
 _ABSOLUTE = "is absolute and outside the jail; use a relative path"
 _LINK = "leads out of the jail through a link; only what lies beneath the jail's root is allowed"
 _SPENT = (
-    "is part of too long a search: what all paths of a command lead through, names, links and folders, is bounded; "
+    "is part of too long a search: what all paths of a command lead through is bounded, in number and time; "
     "name fewer files, or by shorter ways"
 )
 _WHY = {

@@ -5,17 +5,26 @@ import itertools
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from broker import beneath
+from broker import beneath, pipeline
 from broker.beneath import STEPS_ALONE, Budget, SpentError, open_beneath
 from broker.globs import expand
 from broker.grammar import parse
 from broker.jail import Jail
+from broker.pipeline import Gate, Pipeline
 from broker.policy import Policy
+from broker.redaction import Redactor
 from broker.refusal import CwdEscape, PolicyDenied
+from protocol.messages import ExplainRequest, Result, RunRequest
 from tests.support.gate import policy_over, refusal
+from tests.support.opened_trail import open_trail, records
+
+if TYPE_CHECKING:
+    from broker.execution import Executor
 
 LINKS = 39
 DEPTH = 300
@@ -52,7 +61,9 @@ def kernel(monkeypatch: pytest.MonkeyPatch) -> Kernel:
 
 
 @pytest.fixture
-def jail(tmp_path: Path) -> Iterator[Jail]:
+def jail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Jail]:
+    """A jail whose searches end by their steps: how busy the machine is must not matter."""
+    monkeypatch.setattr(beneath, "SECONDS", 100)
     (tmp_path / "jail/d/e").mkdir(parents=True)
     (tmp_path / "jail/f").write_text("")
     (tmp_path / "jail/d/f").write_text("")
@@ -242,3 +253,24 @@ def test_no_descriptor_is_left_open_wherever_the_budget_ends(jail: Jail) -> None
                 except PolicyDenied:
                     continue
     assert os.listdir("/proc/self/fd") == before
+
+
+def test_a_refusal_says_how_long_the_search_took(
+    jail: Jail, kernel: Kernel, broad: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The clock goes on by a millisecond with each call of the kernel."""
+    monkeypatch.setattr(pipeline, "time", SimpleNamespace(monotonic=lambda: kernel.calls / 1000))
+    policy = policy_over(Path(jail.root), RULES)
+    trail = open_trail(tmp_path / "audit.jsonl")
+    asked = Pipeline(Gate(policy, policy.jail, Redactor()), trail, cast("Executor", None))
+    for judge in (
+        lambda: asked.admit(RunRequest(1, f"cat {broad}")),
+        lambda: asked.answer_explain(ExplainRequest(2, f"cat {broad}")),
+    ):
+        kernel.calls = 0
+        answer = judge()
+        assert isinstance(answer, Result)
+        assert TOO_LONG in answer.result.policy_reason
+        assert answer.result.duration_ms == kernel.calls > 1_000
+        assert records(tmp_path / "audit.jsonl")[-1]["duration_ms"] == kernel.calls
+    trail.close()
