@@ -267,7 +267,7 @@ def _start(chain: Chain, mirror: str | None) -> None:
 
 
 def _open_file(path: str) -> TrailFile:
-    if problem := private_folder.problem(os.path.dirname(path)):
+    if problem := private_folder.problem(os.path.dirname(path), alone=True):
         raise TrailFaultError(problem)
     try:
         return TrailFile.open(path, create=not rotated_files(path))

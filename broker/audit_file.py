@@ -140,7 +140,7 @@ class TrailFile:
 
     def _set_aside(self, size: int, told: Callable[[bytes], None]) -> None:
         torn = os.pread(self.fd, size - self.head.end, self.head.end)
-        fd = os.open(self.path + ".torn", (_FLAGS & ~os.O_RDWR) | os.O_WRONLY | os.O_CREAT, 0o600)
+        fd = _open_torn(self.path + ".torn")
         try:
             write_all(fd, torn + b"\n")
             os.fsync(fd)
@@ -196,15 +196,34 @@ def _identity(status: os.stat_result) -> tuple[int, int]:
     return status.st_dev, status.st_ino
 
 
-def _refuse_unfit(status: os.stat_result) -> None:
+def unfit(status: os.stat_result, keeper: int | None = None) -> str:
+    """Return why a file is no part of a trail, "" if it may be one: root's, ours or that of `keeper`, whose trail it is."""
     if not stat.S_ISREG(status.st_mode):
-        raise TrailFaultError("it is not a regular file")
+        return "it is not a regular file"
     if status.st_mode & 0o022:
-        raise TrailFaultError(
-            f"others may write to it (mode {stat.S_IMODE(status.st_mode):04o}); 0600 is expected"
-        )
-    if status.st_uid not in (os.geteuid(), 0):
-        raise TrailFaultError(f"it belongs to user {status.st_uid}")
+        return f"others may write to it (mode {stat.S_IMODE(status.st_mode):04o}); 0600 is expected"
+    if status.st_uid not in (0, os.geteuid(), keeper):
+        return f"it belongs to user {status.st_uid}"
+    return ""
+
+
+def _refuse_unfit(status: os.stat_result) -> None:
+    if problem := unfit(status):
+        raise TrailFaultError(problem)
+
+
+def _open_torn(path: str) -> int:
+    """Open the file for torn lines; one that is there only if it is ours and has no other name."""
+    flags = os.O_WRONLY | (_FLAGS & ~os.O_RDWR)
+    try:
+        return os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        fd = os.open(path, flags)
+    status = os.fstat(fd)
+    if problem := unfit(status) or ("it has another name too" if status.st_nlink > 1 else ""):
+        os.close(fd)
+        raise TrailFaultError(f"{path} cannot take a torn line, remove it: {problem}")
+    return fd
 
 
 def sync_folder(path: str) -> None:

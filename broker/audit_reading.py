@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from broker.audit_file import TrailFaultError, lock_to_read, unlock_read
+from broker.audit_file import TrailFaultError, lock_to_read, unfit, unlock_read
 from broker.audit_record import LINE_LIMIT_BYTES, CallLine, EventLine, Line
 from broker.audit_recovery import find, find_first
 from broker.audit_rotation import rotated_files
@@ -33,6 +33,9 @@ _BEGINNING_BYTES = 96
 _TS_CHARACTERS = 27
 _told: set[tuple[int, int]] = set()
 """Files (device, inode) of which was said that a line is no record: once is enough."""
+
+_foreign: set[str] = set()
+"""Trails of which was said whose they are."""
 
 Found = tuple[bytes, Line]
 """A line as it stands in the file, and what it says."""
@@ -59,11 +62,14 @@ def _is_time(ts: str) -> bool:
 
 
 class Source(NamedTuple):
-    """A file to read; `held`: already open, so that it stays the same whatever its name leads to by now."""
+    """A file to read; `held`: already open, so that it stays the same whatever its name leads to by now.
+
+    `keeper`: of a rotated file, which may vanish, whose trail it is.
+    """
 
     name: str
     held: int | None = None
-    may_vanish: bool = False
+    keeper: int | None = None
 
 
 def named(paths: list[str]) -> list[Source]:
@@ -79,13 +85,22 @@ def sources_of(path: str) -> list[Source]:
     while True:
         fd = open_to_read(path)
         try:
-            older = [Source(name, may_vanish=True) for _, name in rotated_files(path)]
-            if os.path.samestat(os.fstat(fd), os.stat(path)):
+            own = os.fstat(fd)
+            older = [Source(name, keeper=own.st_uid) for _, name in rotated_files(path)]
+            _say_keeper(path, own)
+            if os.path.samestat(own, os.stat(path)):
                 return [*older, Source(path, fd)]
         except BaseException:
             os.close(fd)
             raise
         os.close(fd)
+
+
+def _say_keeper(path: str, own: os.stat_result) -> None:
+    # No broker of ours uses such a trail: somebody named it, or its folder is not as a start demands it.
+    if own.st_uid not in (0, os.geteuid()) and path not in _foreign:
+        _foreign.add(path)
+        warn(f"audit log {path}: belongs to user {own.st_uid}, who may have written what stands in it")
 
 
 def opened(sources: Iterable[Source]) -> Iterator[tuple[Source, int]]:
@@ -98,9 +113,9 @@ def opened(sources: Iterable[Source]) -> Iterator[tuple[Source, int]]:
         while waiting:
             source = waiting.pop(0)
             try:
-                fd = open_to_read(source.name) if source.held is None else source.held
+                fd = _open_source(source) if source.held is None else source.held
             except FileNotFoundError:
-                if not source.may_vanish:
+                if source.keeper is None:
                     raise
                 continue
             try:
@@ -113,9 +128,20 @@ def opened(sources: Iterable[Source]) -> Iterator[tuple[Source, int]]:
                 os.close(source.held)
 
 
-def open_to_read(path: str) -> int:
+def _open_source(source: Source) -> int:
+    """Open a file by its name. Raises OSError, for a rotated one that is none of its keeper's too."""
+    if source.keeper is None:
+        return open_to_read(source.name)
+    fd = open_to_read(source.name, os.O_NOFOLLOW)
+    if problem := unfit(os.fstat(fd), source.keeper):
+        os.close(fd)
+        raise OSError(errno.EPERM, problem, source.name)
+    return fd
+
+
+def open_to_read(path: str, flags: int = 0) -> int:
     """Open one file of a trail. Raises OSError, for a directory or a fifo too."""
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY | flags)
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
         raise OSError(errno.EINVAL, "not a regular file", path)

@@ -10,6 +10,7 @@ from hashlib import file_digest
 from typing import NamedTuple
 
 from broker import audit_rotation as rotation
+from broker import private_folder
 from broker.audit_file import TrailFaultError, TrailFile
 from broker.audit_reading import last_line_end, lines_backwards, named, open_to_read
 from broker.audit_record import GENESIS, BrokenChainError, EventLine, claimed_end, new_event_id, seal, utc_now
@@ -26,6 +27,8 @@ class Repaired(NamedTuple):
 
 def repair(path: str) -> Repaired:
     """Seal the trail at `path` if it does not verify. Raises OSError, TrailFaultError."""
+    if problem := private_folder.problem(os.path.dirname(os.path.abspath(path)), alone=True):
+        raise TrailFaultError(problem)
     older = [name for _, name in rotation.rotated_files(path)]
     if not os.path.lexists(path):
         return _continue_older(path, older, "removed")

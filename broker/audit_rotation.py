@@ -3,15 +3,19 @@
 Always true: a rotated file is named PATH.N with N the number of its first record in twelve digits, so that
 names sort as the chain runs and none is ever used twice; the path leads to a whole trail at every moment
 (link, then rename); the old file's last record is the event `rotated`, the new one's first is `continued`,
-which names the old one's last hash.
+which names the old one's last hash. A file that others made or may write has a name at most: it is said, and
+neither shown nor counted nor deleted.
 """
 
 import contextlib
 import os
 
-from broker.audit_file import sync_folder, write_all
+from broker.audit_file import sync_folder, unfit, write_all
+from broker.notice import warn
 
 _DIGITS = 12
+_told: set[str] = set()
+"""Files of which was said that they are no part of the trail: once is enough."""
 
 
 def rotated_name(path: str, first_seq: int) -> str:
@@ -22,25 +26,40 @@ def rotated_name(path: str, first_seq: int) -> str:
 def rotated_files(path: str) -> list[tuple[int, str]]:
     """Return number of the first record and path of each rotated file, oldest first. Raises OSError."""
     folder, base = os.path.split(path)
+    own = _status(path)
     found = []
     for name in os.listdir(folder or "."):
         number = name.removeprefix(base + ".")
         if name != number and len(number) >= _DIGITS and number.isascii() and number.isdigit():
-            found.append((int(number), os.path.join(folder, name)))
-    return sorted(item for item in found if not _is_same(item[1], path))
+            beside = os.path.join(folder, name)
+            if _is_part(beside, own):
+                found.append((int(number), beside))
+    return sorted(found)
+
+
+def _status(path: str) -> os.stat_result | None:
+    try:
+        return os.lstat(path)
+    except FileNotFoundError:
+        return None
+
+
+def _is_part(name: str, own: os.stat_result | None) -> bool:
+    """Whether a file with the name of a rotated one is one, beside a trail's own file."""
+    status = _status(name)
+    # A broker that died between link and rename leaves the file at the path with a second name.
+    if status is None or (own is not None and os.path.samestat(status, own)):
+        return False
+    problem = unfit(status, own and own.st_uid)
+    if problem and name not in _told:
+        _told.add(name)
+        warn(f"audit log {name}: no part of the trail, and left out: {problem}")
+    return not problem
 
 
 def oldest_seq(path: str) -> int:
     """Return the number of the first record of the oldest rotated file, 0 without one. Raises OSError."""
     return next((first for first, _ in rotated_files(path)), 0)
-
-
-def _is_same(name: str, path: str) -> bool:
-    # A broker that died between link and rename leaves the file at the path with a second name.
-    try:
-        return os.path.samestat(os.lstat(name), os.lstat(path))
-    except FileNotFoundError:
-        return False
 
 
 def give_name(path: str, first_seq: int) -> None:
@@ -52,7 +71,7 @@ def give_name(path: str, first_seq: int) -> None:
     try:
         os.link(path, name, follow_symlinks=False)
     except FileExistsError:
-        if not _is_same(name, path):
+        if not os.path.samestat(os.lstat(name), os.lstat(path)):
             raise
 
 

@@ -107,10 +107,7 @@ def read_policy(path: str) -> FoundPolicy:
 
 def _read(path: str) -> bytes:
     try:
-        # O_NONBLOCK: a fifo in the place of the file must not wait for a writer
-        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-            problem = _unfit(path, os.fstat(file.fileno()))
-            raw = b"" if problem else file.read(POLICY_LIMIT_BYTES + 1)
+        raw, problem = _contents(path)
     except FileNotFoundError as error:
         raise StartupError(
             f"policy {path}: {error.strerror}; write one with: {NAME} init --output {path}"
@@ -124,17 +121,14 @@ def _read(path: str) -> bytes:
     return raw
 
 
-def _unfit(path: str, status: os.stat_result) -> str:
-    """Return what makes a file one that others could have written, "" if nothing does."""
-    if not stat.S_ISREG(status.st_mode):
-        return "not a regular file"
-    if status.st_mode & stat.S_IWOTH:
-        return f"everybody may write it; take that away with: chmod o-w {path}"
-    if status.st_mode & stat.S_IWGRP and not private_folder.is_private(status.st_gid):
-        return f"group {status.st_gid} may write it; take that away with: chmod g-w {path}"
-    if status.st_uid not in (0, os.geteuid()):
-        return f"owned by user {status.st_uid}, neither root nor you"
-    return ""
+def _contents(path: str) -> tuple[bytes, str]:
+    """Return what is in a file, and what makes it one that others could have written: then nothing of it. Raises OSError."""
+    # O_NONBLOCK: a fifo in the place of the file must not wait for a writer
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            return b"", "not a regular file"
+        problem = private_folder.problem(path)
+        return b"" if problem else file.read(POLICY_LIMIT_BYTES + 1), problem
 
 
 def check_trust(
@@ -186,9 +180,8 @@ def trusted(environ: Mapping[str, str]) -> frozenset[str]:
     """Return the approvals on record. Raises StartupError if others could have written, or can replace, them."""
     path = trust_path(environ)
     try:
-        with open(path, encoding="utf-8") as file:
-            problem = _unfit(path, os.fstat(file.fileno())) or private_folder.problem(os.path.dirname(path))
-            approvals = frozenset(line.rstrip("\n") for line in file)
+        raw, problem = _contents(path)
+        approvals = frozenset(raw.decode().split("\n"))
     except FileNotFoundError:
         return frozenset()
     except (OSError, UnicodeDecodeError) as error:

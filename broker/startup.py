@@ -119,10 +119,12 @@ def open_trail(gate: Gate, environ: Mapping[str, str]) -> Trail:
 
 
 def empty_home(environ: Mapping[str, str]) -> str:
-    """Return the folder that commands get as HOME: empty, and no profile grants a write to it."""
+    """Return the folder that commands get as HOME: empty, and neither profile nor other user may write to it."""
     folder = os.path.join(configuration.state_folder(environ), "home")
     try:
         private_folder.make(folder)
+        if problem := private_folder.problem(folder, alone=True):
+            raise StartupError(f"the HOME of commands, {folder}: {problem}")
         if os.listdir(folder):
             raise StartupError(f"{folder}: must be empty; it is the HOME of every command")
     except OSError as error:

@@ -209,7 +209,7 @@ def test_a_trail_that_others_could_replace_is_refused(path: Path, mode: int, gro
     assert not path.exists()
 
 
-@pytest.mark.parametrize("mode", [0o700, 0o775, 0o755, 0o1777])
+@pytest.mark.parametrize("mode", [0o700, 0o775, 0o755, 0o1755])
 def test_a_trail_in_a_folder_where_others_can_replace_nothing_is_used(path: Path, mode: int) -> None:
     path.parent.chmod(mode)
     open_trail(path).close()

@@ -21,6 +21,7 @@ POLICY = b'[commands]\nallow = ["ls"]\n'
 @pytest.fixture
 def environ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     (tmp_path / "here").mkdir()
+    (tmp_path / "here").chmod(0o755)  # whatever the umask is
     monkeypatch.chdir(tmp_path / "here")
     settings = {"HOME": str(tmp_path / "home"), "XDG_CONFIG_HOME": str(tmp_path / "config")}
     for name, value in settings.items():
@@ -134,7 +135,7 @@ def test_a_policy_that_the_users_own_group_may_write_is_accepted_if_nobody_else_
         os.chown(path, 0, 12345)
     Groups(monkeypatch).entry(*group)
     for path, refused in (
-        (Path("policy.toml"), "chmod g-w policy.toml"),
+        (Path("policy.toml"), f"chmod g-w {Path('policy.toml').absolute()}"),
         (trust, f"chmod g-w {trust}"),
         (trust.parent, f"chmod g-w {trust.parent}"),
     ):
