@@ -64,10 +64,9 @@ def _s(count: int) -> str:
 
 def _cells(program: Program) -> Iterable[str]:
     times = program.durations
-    longest = times.longest_ms if times.percentile_ms(1.0) is not None else None
     counts = (program.calls, program.kinds["refused"], program.kinds["broke"], program.nonzero)
     yield from (f"{count:,}" for count in counts)
-    yield from map(duration, (times.percentile_ms(0.5), times.percentile_ms(0.95), longest))
+    yield from map(duration, (times.percentile_ms(0.5), times.percentile_ms(0.95), times.longest_ms))
     yield size(program.output_bytes)
 
 
@@ -147,6 +146,10 @@ def stats_object(tally: Tally) -> dict[str, Any]:
             for (code, reason), count in tally.reasons.most_common()
         ],
         "slowest": [slow._asdict() for slow in sorted(tally.slowest, reverse=True)],
+        "over_time": [
+            {"time": moment.label, **dict(zip(SHOWN, moment.counts, strict=True))}
+            for moment in tally.series(_BARS)
+        ],
         "events": dict(tally.events.most_common()),
     }
 
@@ -160,6 +163,7 @@ def _program_object(name: str, program: Program) -> dict[str, Any]:
         "exit_not_0": program.nonzero,
         "p50_ms": times.percentile_ms(0.5),
         "p95_ms": times.percentile_ms(0.95),
+        "max_ms": times.longest_ms,
         "output_bytes": program.output_bytes,
     }
 

@@ -60,12 +60,17 @@ class Durations:
 
     def __init__(self) -> None:
         self._counts: Counter[int] = Counter()
-        self.longest_ms = 0
+        self._longest_ms = 0
 
     def add(self, ms: int) -> None:
         """Count one duration."""
         self._counts[round(math.log(ms + 1, _STEP))] += 1
-        self.longest_ms = max(self.longest_ms, ms)
+        self._longest_ms = max(self._longest_ms, ms)
+
+    @property
+    def longest_ms(self) -> int | None:
+        """The longest of all, None without any."""
+        return self._longest_ms if self._counts else None
 
     def percentile_ms(self, share: float) -> int | None:
         """Return the duration that `share` of all do not exceed, None without any."""
@@ -73,7 +78,7 @@ class Durations:
         for step in sorted(self._counts):
             left -= self._counts[step]
             if left <= 0:
-                return min(round(_STEP**step - 1), self.longest_ms)
+                return min(round(_STEP**step - 1), self._longest_ms)
         return None
 
 

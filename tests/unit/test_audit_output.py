@@ -111,9 +111,12 @@ def test_sums_as_json_are_those_of_the_text(path: Path, capsys: pytest.CaptureFi
         "exit_not_0": 0,
         "p50_ms": 3,
         "p95_ms": 3,
+        "max_ms": 3,
         "output_bytes": 36,
     }
     assert len(found["slowest"]) == 4
+    assert sum(moment["ran"] for moment in found["over_time"]) == 4
+    assert len(found["over_time"][0]["time"]) == len("2026-01-31 12:00")
     assert found["jails"] == [{"jail": "(began earlier)", "calls": 6, "refused": 1}]
     empty = json.loads(printed(capsys, "stats", "--log", str(path), "--json", "--since", "2999-01-01"))
     assert (empty["calls"], empty["first"], empty["programs"]) == (0, None, [])
