@@ -82,8 +82,21 @@ def _try(settings: Settings, trail: str) -> None:
     folder = os.path.dirname(trail)
     if not is_default and not os.path.isdir(folder):
         raise StartupError(f"audit log {trail}: folder {folder} does not exist")
-    if os.path.isdir(folder) and (problem := private_folder.problem(folder, alone=True)):
-        raise StartupError(f"audit log {trail}: {problem}")
+    home = os.path.join(configuration.state_folder(settings.environ), "home")
+    for what, place in ((f"audit log {trail}", folder), (f"the HOME of commands, {home}", home)):
+        if problem := _could_be_exchanged(place):
+            raise StartupError(f"{what}: {problem}")
+
+
+def _could_be_exchanged(folder: str) -> str:
+    """Return what a start would say of a folder, of which the last parts may be missing yet."""
+    there = folder
+    while not os.path.isdir(there):
+        there = os.path.dirname(there)
+    try:
+        return private_folder.problem(there, alone=there == folder)
+    except OSError as error:
+        return error.strerror or str(error)
 
 
 def _can_start(found: tuple[Finding, ...], place: Place) -> bool:

@@ -16,6 +16,7 @@ from broker import configuration, private_folder, startup, trust_command
 from broker.audit_command import main as audit
 from broker.audit_reading import entries, sources_of
 from broker.audit_repair import repair
+from broker.doctor_command import place_of
 from broker.refusal import StartupError
 from tests.support.opened_trail import files_of, open_trail, records, run, verified
 from tests.support.ordinary import ORDINARY_USER, as_ordinary_user
@@ -159,6 +160,26 @@ def test_a_place_where_another_user_can_exchange_something_is_refused(
         return True
 
     assert as_ordinary_user(exchange), "it would have been safe"
+
+
+@pytest.mark.parametrize(
+    "elsewhere",
+    [{"HTMCP_AUDIT_LOG": "place/a"}, {"XDG_STATE_HOME": "place"}, {"XDG_STATE_HOME": "place/not/yet"}],
+)
+def test_doctor_says_where_a_start_would_be_refused(base: Path, elsewhere: dict[str, str]) -> None:
+    (base / "jail").mkdir()
+    use_policy(base)
+    environ = {
+        "HTMCP_POLICY_FILE": str(base / "policy.toml"),
+        "HTMCP_JAIL_ROOT": str(base / "jail"),
+        "HTMCP_AUDIT_LOG": str(base / "audit.jsonl"),
+        "XDG_CONFIG_HOME": str(base),
+        "XDG_STATE_HOME": str(base / "state"),
+    }
+    assert place_of(environ).problem is None
+    of_another_user(base)
+    changed = {name: str(base / place) for name, place in elsewhere.items()}
+    assert "owned by user 12345" in str(place_of({**environ, **changed}).problem)
 
 
 @pytest.mark.parametrize("use", USES)
