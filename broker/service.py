@@ -42,6 +42,8 @@ WAITING_CHARACTERS = 2_000_000
 """How long the commands that wait for their turn may be together: 256 of the longest would be 100 MB in several copies."""
 REQUESTS_PER_TURN = 64
 """After so many, signals and commands that ended have their turn: a flood of requests must not hold them up."""
+TURN_S = 0.1
+"""After so long as well: one request may take `beneath.SECONDS` to judge."""
 UNSENT_LIMIT_BYTES = 1024 * 1024
 """While more than this waits for the frontend to read, no further command starts and no request is read."""
 PROGRESS_INTERVAL_S = 1.0
@@ -180,10 +182,11 @@ class Service:
         whose replies together may be a thousand times as long.
         """
         self._interrupted = False
+        until = time.monotonic() + TURN_S
         try:
             for turn, request in enumerate(requests, start=1):
                 self._answer(request)
-                if self._congested or turn == REQUESTS_PER_TURN:
+                if self._congested or turn == REQUESTS_PER_TURN or time.monotonic() > until:
                     self._interrupted = True
                     return
         except ProtocolViolation as violation:

@@ -167,6 +167,19 @@ def test_signals_are_heard_while_a_frontend_floods_and_does_not_read(place: Plac
         assert client.status() == 0
 
 
+def test_signals_are_heard_between_requests_that_take_long_to_judge(place: Place) -> None:
+    for number in range(39):  # out of the jail and back, by as many names as a link can hold
+        (place.jail / f"L{number}").symlink_to(f"../{place.jail.name}/{'d/../' * 800}L{number + 1}")
+    (place.jail / "d").mkdir()
+    with BareClient(place) as client:
+        client.greet()
+        client.send(b"".join(frame("explain", id=number, command="cat L0/x") for number in range(1, 61)))
+        assert "too long a search" in client.result(1)["policy_reason"]
+        client.signal(signal.SIGTERM)
+        assert len(client.replies_until_end()) < 30
+        assert client.status() == 0
+
+
 def test_descriptors_that_are_sent_along_are_dropped(place: Place) -> None:
     with BareClient(place) as client, (place.jail / "readme.txt").open() as file:
         client.greet()
