@@ -23,6 +23,9 @@ BOUND_S = 30.0
 MOVING = {"date", "df", "du", "env", "printenv", "shuf", "stat", "uptime"}
 """Of these the exit status is compared: what they print is the time, the user, the machine, or when a file was read."""
 
+IN_FRONT = {"diff": ("diff --no-dereference ", "diff ")}
+"""What a program prints of the options that the policy puts in front of the caller's, and what it is without them."""
+
 DATED = {"GIT_AUTHOR_DATE": "2024-01-01T00:00:00Z", "GIT_COMMITTER_DATE": "2024-01-01T00:00:00Z"}
 
 
@@ -121,4 +124,4 @@ def test_an_everyday_command_gives_what_it_gives_without_us(
     status, stdout, stderr = bare(jail, row, words)
     assert result.exit_code == status, (shlex.join(words), result.stderr, stderr)
     if row["program"] not in MOVING:
-        assert result.stdout == stdout
+        assert result.stdout.replace(*IN_FRONT.get(row["program"], ("", ""))) == stdout

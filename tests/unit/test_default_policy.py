@@ -87,7 +87,11 @@ od -A x -t x1z a
 xxd -l 16 a
 strings -n 8 a
 sha256sum a
-md5sum -c a
+md5sum a
+diff -r src src
+strings -a a
+date -d '@0'
+jq -n 1
 git status --short
 git status -sb
 git log --oneline -5
@@ -184,10 +188,13 @@ git tag --column
 git describe --broken
 git status --ignore-submodules=none
 git log --help
-nm --plugin a b
 jq 'import "x" as y; .' a
 jq 'include "x"; .' a
 jq -L . . a
+jq -f a b
+jq -nf a
+jq --from-file a b
+jq -L. -f a
 """.strip().splitlines()
 
 WRITES = """
@@ -341,6 +348,24 @@ jq -f ../x a
 jq . a --args ../x
 od -j 1 ../x
 md5sum -c ../x
+md5sum -c a
+sha256sum --check a
+cksum -c a
+b2sum --check a
+nm a
+size a
+strings -d a
+strings --data a
+tree --gitignore
+rg --debug x
+date -d 'TZ="/x" now'
+date --date='TZ="../x" now'
+find . -newermt 'TZ="../x" now'
+find . -newerBt 'TZ=":/x" now'
+git blame --ignore-revs-file=a a
+git grep -f a x
+git grep -fa x
+git ls-files -o -X a
 which ../x
 which /bin/sh
 git -C .. log
@@ -412,6 +437,36 @@ def test_git_never_reads_anybodys_configuration_but_the_repositorys_and_that_is_
     for setting in ("core.fsmonitor=false", "core.hooksPath=/dev/null", "protocol.allow=never"):
         assert setting in front
     assert granted.argv[granted.argv.index("log") + 1 :] == ("--no-ext-diff", "--no-textconv")
+
+
+@pytest.mark.parametrize(
+    ("command", "first"),
+    [
+        ("diff -r src src", ["--no-dereference"]),
+        ("rg x", ["--no-config", "--no-ignore-messages"]),
+        ("strings a", ["--all"]),
+        ("git config --list", ["--no-includes"]),
+        ("git blame a", ["--no-textconv"]),
+    ],
+)
+def test_what_makes_a_program_follow_what_lies_in_the_jail_is_turned_off_in_front(
+    policy: Policy, command: str, first: list[str]
+) -> None:
+    argv = permitted(policy, command).argv
+    rest = command.split()[2:] if command.startswith("git") else command.split()[1:]
+    assert list(argv)[-len(first) - len(rest) :] == first + rest
+
+
+def test_git_takes_no_file_of_names_or_patterns_from_the_settings_of_a_repository(policy: Policy) -> None:
+    front = permitted(policy, "git log").argv
+    for setting in (
+        "core.excludesFile",
+        "core.attributesFile",
+        "mailmap.file",
+        "diff.orderFile",
+        "commit.template",
+    ):
+        assert f"{setting}=/dev/null" in front
 
 
 def test_it_can_be_read_in_ten_minutes() -> None:

@@ -28,6 +28,7 @@ BASE_FILES = [
 BY_DESIGN = "a backslash outside single quotes is refused by the grammar, whatever the program"
 NOT_LISTED = "runs code of the project or is no inspection: a profile's matter"
 PROGRAM_TEXT = "its argument is a program, of which one fixed form is allowed"
+NAMES_INSIDE = "it takes further file names from what it reads, and those may lie outside"
 REFUSED_EVERYDAY = {
     **dict.fromkeys(
         ("ben-0236", "ben-0541", "ben-0703", "ben-0900", "ben-0921", "ben-0925", "ben-0934"), BY_DESIGN
@@ -35,6 +36,8 @@ REFUSED_EVERYDAY = {
     **dict.fromkeys(("ben-0951", "ben-0953", "ben-1283", "ben-1324", "ben-1361"), BY_DESIGN),
     **dict.fromkeys(("ben-0377", "ben-0441", "ben-0445", "ben-0446", "ben-1171", "ben-1219"), NOT_LISTED),
     **dict.fromkeys(("ben-0863", "ben-0865", "ben-1002", "ben-1072"), PROGRAM_TEXT),
+    **dict.fromkeys(("ben-0332", "ben-0333", "ben-0335", "ben-0336", "ben-0512", "ben-0514"), NAMES_INSIDE),
+    **dict.fromkeys(("ben-0542", "ben-0543", "ben-0544", "ben-0545"), NAMES_INSIDE),
 }
 """Every everyday command that the default policy refuses, with its reason."""
 
