@@ -17,9 +17,11 @@ from broker.grammar import parse
 from broker.jail import Jail
 from broker.pipeline import Gate, Pipeline
 from broker.policy import Policy
+from broker.profile import Profile
 from broker.redaction import Redactor
 from broker.refusal import CwdEscape, PolicyDenied
 from protocol.messages import ExplainRequest, Result, RunRequest
+from tests.support.confined import Confined
 from tests.support.gate import policy_over, refusal
 from tests.support.opened_trail import open_trail, records
 
@@ -274,3 +276,14 @@ def test_a_refusal_says_how_long_the_search_took(
         assert answer.result.duration_ms == kernel.calls > 1_000
         assert records(tmp_path / "audit.jsonl")[-1]["duration_ms"] == kernel.calls
     trail.close()
+
+
+def test_the_warden_follows_links_laid_to_cost_a_few_hundred_steps(tmp_path: Path) -> None:
+    confined = Confined(tmp_path)
+    try:
+        (confined.root / "d").mkdir()
+        _chain(confined.jail, [f"../jail/{'d/../' * 800}"] * LINKS, "d")
+        change = "import os, errno\ntry: os.chmod('L0/none', 0)\nexcept OSError as error: print(errno.errorcode[error.errno])"
+        assert confined.python(change, profile=Profile(writes=True)).stdout == "ELOOP\n"
+    finally:
+        confined.close()
