@@ -74,6 +74,18 @@ _PROVIDERS = {
     "langchainapikey": "langsmith_api_key",
     "npmtoken": "npm_token",
 }
+_FOREIGN = {
+    "password": "contraseña contrasena mot_de_passe mdp kennwort senha parola parolă wachtwoord lösenord losenord"
+    " passord adgangskode kodeord salasana hasło haslo heslo jelszó jelszo şifre sifre lozinka лозинка geslo slaptažodis"
+    " пароль 密码 密碼 口令 パスワード 暗証番号 비밀번호 암호 κωδικός كلمة_المرور كلمة_السر رمز_عبور סיסמה पासवर्ड รหัสผ่าน mật_khẩu"
+    " mat_khau kata_sandi",
+    "secret": "secreto segredo segreto geheimnis geheim секрет 密钥 密鑰 秘密鍵 비밀키",
+    "token": "токен 令牌 トークン 토큰",
+    "key": "clave clé chave chiave schlüssel schluessel sleutel ключ",
+}
+"""What the settings of other languages are called; `_` for a blank, a joint or nothing."""
+_SHORT_WORD = 6
+_FOREIGN_KINDS = {word.replace("_", ""): kind for kind, listed in _FOREIGN.items() for word in listed.split()}
 _NAMED_KEYS = frozenset({"api", "access", "secret", "private", "signing", "encryption"})
 _PLURALS = {
     "tokens": "token",
@@ -108,8 +120,37 @@ def kind_of(name: str) -> KeyKind | None:
     about = parts[-1] in words("about_a_secret") and parts[-3:] != ["access", "key", "id"]
     if about or parts[-2:] in _FINGERPRINTS or ("_" not in name and parts in _SENT_ONCE):
         return None
+    foreign = _foreign_kind(parts, joined)
+    if foreign is not None:
+        return foreign
     found = _last_telling_part(parts)
     return found._replace(bare=not found.certain and len(parts) == 1) if found is not None else None
+
+
+def _foreign_kind(parts: list[str], joined: str) -> KeyKind | None:
+    """`contraseña`, `mot_de_passe`, `数据库密码`: a part, or the end of the name where the word is no part of others."""
+    kind = _FOREIGN_KINDS.get(parts[-1])
+    if kind is None:
+        kind = next(
+            (kind for word, kind in _FOREIGN_KINDS.items() if _is_distinct(word) and joined.endswith(word)),
+            None,
+        )
+    return KeyKind(kind, certain=kind != "key") if kind is not None else None
+
+
+def _is_distinct(word: str) -> bool:
+    return len(word) > _SHORT_WORD or not word.isascii()
+
+
+def foreign_words() -> str:
+    """An expression of all words of other languages, in small letters, capitals, and with a first capital."""
+    forms = [
+        form
+        for listed in _FOREIGN.values()
+        for word in listed.split()
+        for form in dict.fromkeys((word, word.capitalize(), word.upper()))
+    ]
+    return "|".join(form.replace("_", "[ _.-]?") for form in forms)
 
 
 def _last_telling_part(parts: list[str]) -> KeyKind | None:

@@ -5,28 +5,28 @@ judged (`placeholders`). One automaton finds the heads (name, sign, opening quot
 that text full of the same heads costs little. Each candidate costs time bounded by `VALUE_BYTES`.
 """
 
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from broker import key_names, placeholders, randomness
 from broker.regex_engine import Expression
+from broker.tables import TYPED, in_columns
 
 Found = tuple[int, int, str]
+Judged = dict[tuple[bytes, bool, bool, key_names.KeyKind], bool]
 VALUE_BYTES = 4096
 HEAD_BYTES = 256
 REMEMBERED_HEADS = 4096
-ROW_BYTES = 16 * 1024
-MOST_COLUMNS = 64
-WIDEST_HEAD = 40
 _KEYWORD = "pass|pwd|secret|token|key|cred|auth|psk|session|_pw|bindpw|rootpw|sid"
 _NAME = rf"[A-Za-z0-9_.\-]*(?i:{_KEYWORD})[A-Za-z0-9_.\-]*"
-_OPEN = r"""(?:\\*["'`]|\\+u002[27]|&quot;|&#34;|&#39;|%22|%27)?"""
+_OPEN = r"""(?:(?:(?:\\*\"){3}|(?:\\*'){3})(?:\\?\r?\n[ \t]*)?|\\*["'`]|\\+u002[27]|&quot;|&#34;|&#39;|%22|%27)?"""
 _CLOSE = r"""(?:\\*["'`]|\\+u002[27]|&quot;|&#34;|%22|\]|\)){0,4}"""
 _TYPE = r"(?:[ \t]*:[ \t]*&?(?:'static[ \t]+)?[A-Za-z][A-Za-z0-9_.<>\[\]|&? ]*)?"
 _EQUALS = r"(?:=>|:=|[?+:]?=|%3[Dd]|%253[Dd]|&#61;|\\+u003[Dd]|\\+x3[Dd])"
 _SIGN = rf"(?:{_TYPE}[ \t]*{_EQUALS}|[ \t]*(?::|%3[Aa])|[ \t]*=>)[ \t]*(?:!![a-z]+[ \t]+)?"
 _LITERAL = r"(?:(?:[bfruBFRU$@]|rb|br|fr|rf|Some\(|SecretStr\()(?:[\"']))?"
 _ASSIGNED = rf"(NAME){_CLOSE}{_SIGN}{_LITERAL}(OPEN)"
+_FOREIGN = rf"(FOREIGN){_CLOSE}(?:{_SIGN}|[ \t]*\xef\xbc\x9a[ \t]*)(OPEN)"  # the colon of full width, too
 _MARKS = r"\\*[\"']?"
 _FIELD = rf"{_MARKS}[A-Za-z_]+{_MARKS}[ \t]*[:=][ \t]*{_MARKS}[A-Za-z0-9_]*{_MARKS},?[ \t\r\n]*"
 _VALUE_IS = rf"{_MARKS}(?i:(?:parameter)?value){_MARKS}[ \t]*[:=][ \t]*"
@@ -58,11 +58,12 @@ _FIELDS = (
 _IN_A_TABLE = r"(?:\||│)[ \t]*`?(NAME)`?[ \t]+(?:\||│)[ \t]+(MARK`?)"  # row of a table
 _COLUMN = r"(?i:passw(?:or)?d|passphrase|secret|_token|api_key|access[ _]key)[\"']?[ \t]*[,;|\t\n\r)]"  # head of a column
 _OPTION = r"\B--?(NAME)(?:[ \t]*\\\r?\n[ \t]*|[ \t]+)(OPEN)[^\s\-]"  # of a command
+_DIRECTIVE = r"\b(?:SetEnv|ENV|ARG|setx|set(?: -[gUx]+)*|export|setenv|config(?: --[a-z]+)*(?: set)?)[ \t]+(NAME)[ \t]+(OPEN)"
+_JOINED = (_ASSIGNED, _FOREIGN, _OPTION, _DIRECTIVE)
 _OTHERS = (
     _OPTION,
     r"\B--?(NAME)[\"'],[ \t\r\n]*(MARK[\"'])",  # the same as elements of a list
-    r"\b(?:SetEnv|ENV|ARG|setx|set(?: -[gUx]+)*|export|setenv|config(?: --[a-z]+)*(?: set)?)"
-    r"[ \t]+(NAME)[ \t]+(OPEN)",  # directive
+    _DIRECTIVE,
     r"(?m:^)[ \t]*(NAME)[ \t]+REG_SZ[ \t]+(OPEN)",
     r"[\"'](NAME)[\"']\]=>\s*string\([0-9]+\) (MARK\")",
     r"#[ \t]*define[ \t]+(NAME)[ \t]+(MARK[\"'])",
@@ -82,6 +83,12 @@ _QUOTED = {
 _NO_VALUE = (b"", b"{", b"(", b"<", b"=", b"\n", b"\r", b",", b";", b")", b"}", b":")
 _BARE = Expression(r"[^\s\"'`<>\\]+")
 _BLOCK_LINES = Expression(r"\S+(?:[ \t]*\r?\n[ \t]+[A-Za-z0-9+/=_\-]{20,})*")
+_JOINT = Expression(
+    r"(?:[A-Za-z0-9][A-Za-z0-9_+/=~!@#%^*.\-]*|\"[A-Za-z0-9][^\"\s,;]*\"|'[A-Za-z0-9][^'\s,;]*')+"
+)
+_BESIDE = Expression(r"[\"'][,;)}\]]{0,3}[\"']")
+_NAMES = Expression(r"[\"'][ \t]*:|\n|$")
+_NOT_JOINED = (b"", b"\n", b" ", b",", b";", b")", b"}", b"]", b"\r", b":", b"\\", b">", b"<", b"&")
 _CUT = Expression(
     r"(?i)&[a-z_][a-z0-9_.\-]*=|&(?:quot|amp|#34);|%26[a-z_]+%3D|;[a-z_ ]+=|[,;](?:\s|$)|,[a-z_.\"'{]+[\"']?[=:]"
 )
@@ -123,13 +130,13 @@ class _Forms:
             if spans is None or spans[0][1] != len(head):
                 continue
             name, mark = (spans[2], spans[1]) if form is _FLIPPED else (spans[1], spans[2])
-            text = head[slice(*name)].decode()
+            text = head[slice(*name)].decode(errors="replace")
             kind = _kind(text, head[name[1] : mark[0]], form)
             return kind and _Head(
                 kind,
                 text.lower(),
                 mark[1],
-                head[slice(*mark)],
+                head[slice(*mark)].rstrip(b" \t\r\n\\"),
                 mark[0] - name[1] == 1 and form is not _LINE,
                 form,
             )
@@ -146,7 +153,7 @@ def _kind(name: str, between: bytes, form: str) -> key_names.KeyKind | None:
     if form is _CALL and not name.rpartition(".")[2].lower().startswith(_SETTERS):
         return None
     if form in (_CALL, _COMPARED):
-        return kind if kind.name in _TYPED else kind._replace(certain=False)
+        return kind if kind.name in TYPED else kind._replace(certain=False)
     return kind._replace(certain=False, bare=True) if form is _NEXT and between[-1:] == b"\n" else kind
 
 
@@ -154,144 +161,97 @@ _NOT_AFTER = (b"://", b"[REDACTED:", b"[REDACTED", b"/etc/")
 _AFTER_COLUMN = (b",", b";", b"|", b"\t", b"\n", b"\r", b")")
 _SETTERS = ("set", "with", "use", "password", "passphrase", "secret", "apikey", "api_key")
 _SPOKEN = ("password", "passphrase", "pre_shared_key")
-_TYPED = ("password", "passphrase", "secret", "secret_key", "api_key")
-_CELL = r"[\"']?[A-Za-z_][A-Za-z0-9_ .\-]*[\"']?"
-_HEADER = Expression(rf"((?:\|[ ]*|[ ])?{_CELL}(?:(?:[,;\t]|[ ]*\|[ ]*){_CELL})+(?:[ ]*\|)?)[ ]*\r?\n")
-_INSERT = Expression(
-    r"(?i:insert[ \t]+into|copy)[ \t]+[A-Za-z0-9_.\"`\[\]]+[ \t]*\(([^()]*)\)[ \t\r\n]*(?i:values|from stdin;\r?\n)"
-)
-_TUPLE = Expression(r"[ \t\r\n,]*\(((?:'(?:[^'\\\n]|''|\\.)*'|[^'()\n]|\([^()\n]*\))*)\)")
-_ROW = Expression(r"([^\n]*[^\s][^\n]*)(?:\n|$)")
-_RULE = b" \t|+=:-\r"
-
-
-def _in_columns(data: bytes, signs: list[int]) -> Iterator[Found]:
-    """Values below a column whose head names a secret: CSV, tables of databases and of Markdown, INSERT and COPY."""
-    position = 0
-    for sign in signs:
-        if sign < position:
-            continue
-        line = data.rfind(b"\n", max(position, sign - ROW_BYTES), sign) + 1 or position
-        header = _HEADER.here(data, line, min(len(data), line + ROW_BYTES))
-        newline = data.find(b"\n", sign, sign + ROW_BYTES)
-        position = newline if newline >= 0 else sign + ROW_BYTES
-        if header is not None:
-            names = data[slice(*header[1])]
-            separator = next((sign for sign in (b"\t", b"|", b";", b",") if sign in names), b"\0")
-            position = yield from _rows(data, header[0][1], _ROW, separator, _columns(names.split(separator)))
-    position = 0 if any(_is_in_a_list(data, sign) for sign in signs) else len(data) + 1
-    while position <= len(data) and (insert := _INSERT.first(data, position, len(data))) is not None:
-        position = insert[0][1]
-        row, separator = (_ROW, b"\t") if data[position - 1 : position] == b"\n" else (_TUPLE, b",")
-        columns = _columns(data[slice(*insert[1])].split(b","))
-        position = yield from _rows(data, position, row, separator, columns)
-
-
-def _is_in_a_list(data: bytes, sign: int) -> bool:
-    """Does the column's name stand in the parentheses of a statement?"""
-    opened = data.rfind(b"(", max(0, sign - HEAD_BYTES), sign)
-    before = data[max(0, opened - 2 * WIDEST_HEAD) : opened].upper() if opened >= 0 else b""
-    return b"INTO" in before or b"COPY" in before
-
-
-def _columns(heads: list[bytes]) -> list[key_names.KeyKind | None]:
-    """What each column holds; nothing if no column holds secrets, or if this is rather a sentence than heads of columns."""
-    if not 2 <= len(heads) <= MOST_COLUMNS or any(len(head) > WIDEST_HEAD for head in heads):
-        return []
-    kinds = [key_names.kind_of(head.strip(b" \t\r\n\"'`").decode(errors="replace")) for head in heads]
-    sure = [
-        kind
-        and (kind if kind.name in _TYPED or kind.name.startswith("aws_") else kind._replace(certain=False))
-        for kind in kinds
-    ]
-    return sure if any(sure) else []
-
-
-def _rows(
-    data: bytes, position: int, row: Expression, separator: bytes, kinds: list[key_names.KeyKind | None]
-) -> Generator[Found, None, int]:
-    """The secrets of the rows from `position` on, as long as they have all columns; returns where they end."""
-    while kinds and (spans := row.here(data, position, min(len(data), position + ROW_BYTES))) is not None:
-        if data[slice(*spans[1])].strip(_RULE):
-            cells = list(_cells(data, spans[1], separator))
-            if len(cells) != len(kinds):
-                break
-            for (start, stop, quoted), kind in zip(cells, kinds, strict=True):
-                value = data[start:stop]
-                if (
-                    kind is not None
-                    and (quoted or b" " not in value)
-                    and _is_secret(value, quoted, True, kind)
-                ):
-                    yield start, stop, kind.name
-        position = spans[0][1]
-    return position
-
-
-def _cells(data: bytes, span: tuple[int, int], separator: bytes) -> Iterator[tuple[int, int, bool]]:
-    """Where the cells of a row are, without blanks and quotes, and whether they had quotes."""
-    start, end = span
-    while start <= end:
-        text = data[start:end]
-        start += len(text) - len(text.lstrip(b" "))
-        mark = data[start : start + 1]
-        closing = data.find(mark, start + 1, end) if mark in (b'"', b"'") else -1
-        stop = data.find(separator, max(start, closing), end)
-        stop = end if stop < 0 else stop
-        if closing >= 0:
-            yield start + 1, closing, True
-        else:
-            yield start, start + len(data[start:stop].rstrip()), False
-        start = stop + 1
 
 
 def _filled(form: str, group: str) -> str:
     """The form as an expression; `group` opens what captures, or does not."""
-    return form.replace("(NAME", group + _NAME).replace("(OPEN", group + _OPEN).replace("(MARK", group)
+    name = rf"[A-Za-z0-9_.\-\x80-\xff]*(?:{key_names.foreign_words()})[A-Za-z0-9_.\-]*"
+    return (
+        form.replace("(FOREIGN", group + name)
+        .replace("(NAME", group + _NAME)
+        .replace("(OPEN", group + _OPEN)
+        .replace("(MARK", group)
+    )
 
 
-_FORMS = (_Forms((_COMPARED, _CALL, _ASSIGNED)), _Forms((*_ELEMENTS, *_FIELDS)), _Forms(_OTHERS))
+_FORMS = (_Forms((_COMPARED, _CALL, _ASSIGNED)), _Forms((*_ELEMENTS, *_FIELDS, _FOREIGN)), _Forms(_OTHERS))
 """All forms as one automaton have so many states that it runs ten times slower than the three one after the other."""
 
 
 def find(data: bytes) -> Iterator[Found]:
     """All values in `data` whose names promise a secret. What was judged before in this text is not judged again."""
     columns: list[int] = []
-    judged: dict[tuple[bytes, bool, bool, key_names.KeyKind], bool] = {}
+    judged: Judged = {}
     for forms in _FORMS:
-        if forms is _FORMS[1] and not any(sign in data for sign in (b"<", b"alue", b"default")):
-            continue
         known, tables = forms.known, forms is _FORMS[2]
         for start, end in forms.scan.each_last_of_a_run(data):
             text = data[start:end]
             head = known[text] if text in known else forms.read(text)
             if tables and (head.form is _IN_A_TABLE if head else text[-1:] in _AFTER_COLUMN):
                 columns.append(start)
-            if head is None or _is_part_of_a_name(data, start):
-                continue
-            begin = start + head.value
-            if data[begin : begin + 1] in _NO_VALUE:
-                continue
-            stop, quoted = _end(data, begin, head)
-            if head.form is _NEXT and head.mark and not quoted:
-                continue
-            if head.form in (_LINE, _NEXT) and not _ends_line(
-                data, stop + quoted, b";\r" if head.form is _LINE else b"\r"
-            ):
-                continue
-            if (
-                head.form is _LINE and head.name == "pass" and b"/" in data[begin:stop]
-            ):  # the verdict of a test
-                continue
-            value = data[begin:stop] if head.form is not _BLOCK else data[begin:stop].split()[0]
-            key = (value, quoted, head.tight, head.kind)
-            if key not in judged:
-                judged[key] = _is_secret(*key)
-            if judged[key] and placeholders.names_itself(value.decode(errors="replace"), head.name):
-                continue
-            if judged[key] or _is_word(data, (start, begin, stop), quoted, head):
-                yield begin, stop, head.kind.name
-    yield from _in_columns(data, columns)
+            if head is not None and not _is_part_of_a_name(data, start):
+                yield from _values(data, start, head, judged)
+    yield from in_columns(data, columns, _is_secret)
+
+
+def _values(data: bytes, start: int, head: _Head, judged: Judged) -> Iterator[Found]:
+    """The value behind a head, if it is a secret: its parts, and what a diff of words shows beside it."""
+    begin = start + head.value
+    if data[begin : begin + 1] in _NO_VALUE:
+        return
+    stop, quoted = _end(data, begin, head)
+    if not _stands_as_a_value(data, (begin, stop), quoted, head):
+        return
+    value = data[begin:stop] if head.form is not _BLOCK else data[begin:stop].split()[0]
+    secret = _judged(value, quoted, head, judged)
+    more = _continued(data, stop + len(head.mark) * quoted) if head.form in _JOINED else []
+    if more and (not quoted or secret or value.isalnum()):
+        value = b"".join((value, *(data[slice(*part)].translate(None, b"\"'") for part in more)))
+        secret = _judged(value, quoted, head, judged) or secret
+    names_itself = secret and placeholders.names_itself(value.decode(errors="replace"), head.name)
+    if not names_itself and (secret or _is_word(data, (start, begin, stop), quoted, head)):
+        yield begin, stop, head.kind.name
+        for part in more:
+            yield *part, head.kind.name
+    if quoted and head.form is _ASSIGNED:
+        yield from _beside(data, stop, head)
+
+
+def _judged(value: bytes, quoted: bool, head: _Head, judged: Judged) -> bool:  # noqa: FBT001
+    key = (value, quoted, head.tight, head.kind)
+    if key not in judged:
+        judged[key] = _is_secret(*key) and (head.form is not _FOREIGN or value.isascii())
+    return judged[key]
+
+
+def _stands_as_a_value(data: bytes, place: tuple[int, int], quoted: bool, head: _Head) -> bool:  # noqa: FBT001
+    """Do form and end of the value fit each other?"""
+    if head.form is _NEXT and head.mark and not quoted:
+        return False
+    if head.form not in (_LINE, _NEXT):
+        return True
+    verdict = head.form is _LINE and head.name == "pass" and b"/" in data[slice(*place)]  # of a test
+    return not verdict and _ends_line(data, place[1] + quoted, b";\r" if head.form is _LINE else b"\r")
+
+
+def _continued(data: bytes, position: int) -> list[tuple[int, int]]:
+    """What goes on without a blank where a value seemed to end: a shell joins `"one"two'three'`."""
+    if data[position : position + 1] in _NOT_JOINED:
+        return []
+    spans = _JOINT.here(data, position, min(len(data), position + VALUE_BYTES))
+    return [spans[0]] if spans is not None else []
+
+
+def _beside(data: bytes, stop: int, head: _Head) -> Iterator[Found]:
+    """`"old","new",`: where only colours tell what was removed from what was added; but `"key","name":` is another key."""
+    opened = _BESIDE.here(data, stop, min(len(data), stop + 8)) if head.mark in _QUOTED else None
+    if opened is None or data[opened[0][1] - 1 : opened[0][1]] != head.mark:
+        return
+    spans = _QUOTED[head.mark].here(data, opened[0][1], min(len(data), stop + VALUE_BYTES))
+    if spans is None or _NAMES.here(data, spans[0][1], len(data)) is not None:
+        return
+    if _is_secret(data[slice(*spans[0])], True, head.tight, head.kind):
+        yield *spans[0], head.kind.name
 
 
 def _is_part_of_a_name(data: bytes, start: int) -> bool:
@@ -330,7 +290,7 @@ def _is_word(data: bytes, places: tuple[int, int, int], quoted: bool, head: _Hea
     if (
         head.kind.name not in _SPOKEN
         or not head.kind.certain
-        or head.form in (_CALL, _COMPARED, _LINE, _NEXT)
+        or head.form in (_CALL, _COMPARED, _LINE, _NEXT, _FOREIGN)
     ):
         return False
     if not placeholders.is_plain_word(data[begin:stop].decode(errors="replace"), head.name):

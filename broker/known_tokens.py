@@ -107,8 +107,9 @@ class _Rule:
         limit = min(len(data), end + self.reach)
         if not self.before:
             return self.expression.here(data, start, limit)
-        spans = self.expression.first(data, max(0, start - self.before), limit)
-        return spans if spans is not None and spans[0][0] < end and spans[0][1] > start else None
+        before = self.expression.each(data, max(0, start - self.before), limit)
+        spans = next((spans for spans in before if spans[0][1] > start), None)
+        return spans if spans is not None and spans[0][0] < end else None
 
     def _accepts(self, value: bytes, judged: Judged) -> bool:
         key = (self.checked_by, value)

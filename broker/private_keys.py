@@ -49,7 +49,7 @@ _PUBLIC = (  # how base64 begins that encodes ASN.1, PGP, images, archives, docu
 )
 _BLANK = r"(?:[ +]|%20)"
 _KIND = rf"(?:[A-Z0-9]+{_BLANK})*PRIVATE{_BLANK}KEY(?:{_BLANK}BLOCK)?"
-_EDGE = Expression(rf"-{{4,5}} ?(?:BEGIN|END){_BLANK}{_KIND} ?-{{4,5}}")
+_EDGE = Expression(rf"-{{0,5}} ?\b(?:BEGIN|END){_BLANK}{_KIND} ?-{{4,5}}")
 _RUN = Expression(r"[A-Za-z0-9+/=]{20,}")
 _INLINE = Expression(r"(?:[A-Za-z0-9+/=_]|\\+[nrt]|%0[AaDd]|%2[BbFf]|%3[Dd]|[ \t](?:[A-Za-z0-9+/=]{16}))*")
 _LINE = Expression(

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 
 from broker import keyed_values, private_keys, randomness, schema, wrapped
 from broker.known_tokens import known_tokens
+from broker.printed_lines import views, with_submatches
 from broker.redaction_catalogue import catalogue
 from broker.refusal import StartupError
 from broker.regex_engine import NOWHERE, Expression, ExpressionError
@@ -101,6 +102,14 @@ class Redactor:
         return found
 
     def _look(self, data: bytes) -> list[Found]:
+        found = self._scan(data)
+        for view in views(data):
+            found += [
+                (rank, *view.original(start, end), name) for rank, start, end, name in self._scan(view.text)
+            ]
+        return wrapped.extended(data, _disjoint(with_submatches(data, found), data)) if found else []
+
+    def _scan(self, data: bytes) -> list[tuple[int, int, int, str]]:
         found = [(0, *item) for item in private_keys.find(data)] if b"PRIVATE" in data else []
         found += [(1, *item) for item in known_tokens().find(data)]
         found += [(2, *item) for item in keyed_values.find(data)]
@@ -111,7 +120,7 @@ class Redactor:
                     found.append((1, *span, name))
         if self._entropy:
             found += [(3, *item) for item in _entropic(data)]
-        return wrapped.extended(data, _disjoint(found, data)) if found else []
+        return found
 
 
 def _masked(data: bytes, found: list[Found]) -> bytes:
@@ -202,6 +211,7 @@ class RedactionStream:
     """
 
     __slots__ = (
+        "_after_key",
         "_column",
         "_done",
         "_line",
@@ -222,7 +232,7 @@ class RedactionStream:
         self._pending: list[bytes] = []
         self._size = 0
         self._done = 0  # how many bytes at the start of what is pending are context, already given out
-        self._swallowing = False
+        self._swallowing = self._after_key = False
         self.changed = False
 
     @property
@@ -275,8 +285,10 @@ class RedactionStream:
     def _spans(self, window: bytes) -> list[Found]:
         """What to replace; after a secret that filled the last window to its end, what goes on belongs to it."""
         spans = self._redactor.find(window)
-        if self._done:  # what such lines continue, one does not see here
-            spans = [span for span in spans if span[0] > 0 or span[2] != private_keys.LINES_NAME]
+        if self._done and not self._after_key:  # what such lines continue, one does not see here
+            spans = [
+                span for span in spans if span[2] != private_keys.LINES_NAME or b"\n" in window[: span[0]]
+            ]
         if self._swallowing:
             stop = _goes_on(window, self._done)
             if stop > self._done:
@@ -287,6 +299,8 @@ class RedactionStream:
         """Up to where the window is certain: not into a secret that may go on behind the window's end."""
         commit = _last_line_before_tail(window, self._done)
         self._swallowing = False
+        keys = (end for _start, end, name in spans if name in (private_keys.NAME, private_keys.LINES_NAME))
+        self._after_key = max(keys, default=0) >= commit - CONTEXT_BYTES
         for start, end, _name in spans:
             if start < commit < end:
                 if start > self._done and len(window) - start <= WINDOW_BYTES // 2:

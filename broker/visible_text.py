@@ -34,16 +34,20 @@ def hides(data: bytes) -> bool:
 
 
 class VisibleText:
-    """`text` without what shows nothing; `original(start, end)` maps back."""
+    """`text` without what is left out; `original(start, end)` maps back."""
 
     __slots__ = ("_added", "_starts", "text")
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes, cuts: list[tuple[int, int]] | None = None, base: int = 0) -> None:
+        """Leaves out `cuts`, which are sorted and do not overlap, or else what shows nothing. `data` begins at `base`."""
         self._starts: list[int] = [0]
-        self._added: list[int] = [0]
+        self._added: list[int] = [base]
         pieces: list[bytes] = []
-        shown = last = removed = 0
-        for (begin, end), *_rest in _HIDDEN.each(data, 0, len(data)):
+        shown = last = 0
+        removed = base
+        if cuts is None:
+            cuts = [spans[0] for spans in _HIDDEN.each(data, 0, len(data))]
+        for begin, end in cuts:
             pieces.append(data[last:begin])
             shown += begin - last
             removed += end - begin
