@@ -30,9 +30,9 @@ def _approve(found: FoundPolicy) -> None:
         return
     try:
         private_folder.make(os.path.dirname(path))
-        fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         if problem := private_folder.problem(os.path.dirname(path)):
             raise StartupError(f"approvals {path}: {problem}")
+        fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         with open(fd, "a", encoding="utf-8") as file:
             file.write(configuration.trust_line(found) + "\n")
     except OSError as error:
