@@ -75,6 +75,14 @@ def test_a_report_never_takes_the_place_of_records(
     assert not list(tmp_path.glob(".audit-report-*"))
 
 
+def test_a_report_does_not_take_the_place_of_a_trail_that_does_not_begin_as_one(path: Path) -> None:
+    path.write_bytes(b"X" + path.read_bytes())
+    before = path.read_bytes()
+    with pytest.raises(StartupError, match="is a file of an audit trail"):
+        main(["report", "--log", str(path), "--html", str(path)])
+    assert path.read_bytes() == before
+
+
 def test_a_report_is_whole_or_what_stood_there_stays(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
