@@ -6,8 +6,11 @@ Always true: sending never blocks and never raises; when records begin to be los
 """
 
 import os
+import stat
 import time
 from typing import NamedTuple
+
+from broker.audit_file import TrailFaultError
 
 SYSLOG_SOCKET = "/dev/log"
 _AUTHPRIV_INFO = 10 * 8 + 6  # RFC 5424, 6.2.1: facility * 8 + severity
@@ -35,12 +38,21 @@ class Mirror:
 
     @classmethod
     def to(cls, mirror: str) -> "Mirror":
-        """Return the mirror for `"syslog"` or the absolute path of a datagram socket. Raises OSError."""
+        """Return the mirror for `"syslog"` or the absolute path of a datagram socket.
+
+        Raises OSError, and TrailFaultError where everybody could listen in the socket's place.
+        """
         if mirror == "syslog":
             return cls(SYSLOG_SOCKET, syslog=True)
         if not mirror.startswith("/"):
             raise OSError(
                 f'mirror = "{mirror}": "syslog" or the absolute path of a datagram socket is expected'
+            )
+        folder = os.path.dirname(mirror)
+        if os.path.isdir(folder) and os.stat(folder).st_mode & stat.S_IWOTH:
+            raise TrailFaultError(
+                f"mirror {mirror}: everybody may write in {folder}, and could read the records in the place of who should; "
+                "take a socket in a folder of its own"
             )
         return cls(mirror, syslog=False)
 

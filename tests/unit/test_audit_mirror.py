@@ -27,6 +27,14 @@ def test_a_datagram_socket_gets_each_record_as_it_stands_in_the_file(tmp_path: P
     assert got == path.read_bytes().splitlines()
 
 
+@pytest.mark.parametrize("mode", [0o777, 0o1777])
+def test_a_mirror_in_whose_place_everybody_could_listen_is_refused(tmp_path: Path, mode: int) -> None:
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "shared").chmod(mode)
+    with pytest.raises(StartupError, match="could read the records"):
+        open_trail(tmp_path / "audit.jsonl", mirror=str(tmp_path / "shared/mirror"))
+
+
 def test_the_system_log_gets_facility_tag_and_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(audit_mirror, "SYSLOG_SOCKET", str(tmp_path / "log"))
     with _listen(tmp_path / "log") as listener:
