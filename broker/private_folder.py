@@ -83,6 +83,11 @@ def _fault(path: str, status: os.stat_result) -> str:
         return f"user {status.st_uid}, neither root nor you, made the link {path}; name the place that it should lead to"
     folder = stat.S_ISDIR(status.st_mode)
     does = f"may write in {path} and put another file in its place" if folder else "may write it"
+    if not owned and path == "/":
+        return (
+            f"/ is owned by user {status.st_uid}, neither root nor you, who could exchange everything; "
+            "if that is how a user namespace shows root, start outside of it"
+        )
     if not owned:
         whose = f"its folder {path} is owned" if folder else "owned"
         return f"{whose} by user {status.st_uid}, neither root nor you; take another place, or: chown {os.geteuid()} {path}"

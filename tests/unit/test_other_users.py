@@ -4,6 +4,7 @@ import grp
 import os
 import pwd
 import shutil
+import stat
 import struct
 import tempfile
 from collections.abc import Callable, Iterator
@@ -455,6 +456,16 @@ def test_a_place_is_looked_at_as_the_kernel_goes_there(base: Path, path: str) ->
     *_, (reached, status) = private_folder._way(str(base / path))
     assert os.path.samestat(status, os.stat(base / path))
     assert os.path.samestat(os.stat(reached), status)
+
+
+def test_where_root_is_nobody_as_in_a_user_namespace_the_start_says_so(
+    base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nobodys = list(os.lstat("/"))
+    nobodys[stat.ST_UID] = 65_534
+    monkeypatch.setattr(private_folder, "_way", lambda _: iter([("/", os.stat_result(nobodys))]))
+    with pytest.raises(StartupError, match=r"/ is owned by user 65534, .* start outside of it"):
+        use_policy(base)
 
 
 def test_links_in_a_ring_end_the_look(base: Path) -> None:
