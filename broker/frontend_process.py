@@ -31,17 +31,17 @@ MCP_SERVER = _isolated("frontend.mcp_server")
 COMMAND_LINE = _isolated("frontend.command_line")
 
 
-class Frontend(NamedTuple):
-    """A running frontend."""
+class Child(NamedTuple):
+    """A running frontend, or what carries its bytes to a broker elsewhere."""
 
     pid: int
     pidfd: int
 
     def end(self, *, patience_s: float) -> int:
         """Wait for its end, then bring it about. Returns the exit status, 128 + N after signal N."""
-        if not self._ends_within(patience_s):
+        if not self.ends_within(patience_s):
             self.terminate()
-            if not self._ends_within(END_S):
+            if not self.ends_within(END_S):
                 self.send(signal.SIGKILL)
         return self.wait()
 
@@ -60,13 +60,14 @@ class Frontend(NamedTuple):
         return code if code >= 0 else 128 - code
 
     def send(self, number: signal.Signals) -> None:
-        """Send a signal; nothing if it has ended: its number may be another's by now."""
+        """Send a signal; nothing if it has ended, as its number may be another's by now, or became another user."""
         try:
             signal.pidfd_send_signal(self.pidfd, number)
-        except ProcessLookupError:
+        except (ProcessLookupError, PermissionError):
             return
 
-    def _ends_within(self, seconds: float) -> bool:
+    def ends_within(self, seconds: float) -> bool:
+        """Return whether it ended in that time."""
         ready, _, _ = select.select([self.pidfd], [], [], seconds)
         return bool(ready)
 
@@ -81,13 +82,13 @@ def makes_one_call(argv: tuple[str, ...]) -> bool:
     return argv[1 : 1 + len(COMMAND_LINE)] == COMMAND_LINE
 
 
-def start(argv: tuple[str, ...], frontend_end: int, mode: str = "required") -> Frontend:
+def start(argv: tuple[str, ...], frontend_end: int, mode: str = "required") -> Child:
     """Start a frontend on `frontend_end`, and let go of the streams that it now owns. `mode` is `[containment] mode`."""
     environment = {"LANG": "C.UTF-8", "HTMCP_BROKER_FD": str(SOCKET_FD), "PATH": os.defpath}
     pid, pidfd = spawn_frontend(argv, environment, (0, 1, 2, frontend_end), mode)
     os.close(frontend_end)
     release_streams()
-    return Frontend(pid, pidfd)
+    return Child(pid, pidfd)
 
 
 def release_streams() -> None:

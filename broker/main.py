@@ -4,17 +4,17 @@ Always true: whatever goes wrong before a frontend exists is one line on stderr 
 line that cannot be read; no traceback. Operator commands are imported when they are asked for.
 """
 
-import contextlib
 import errno
 import io
 import os
 import sys
-from collections.abc import Callable
-from importlib import import_module
-from typing import NoReturn
 
-from broker import lean  # before anything that imports msgspec
-from broker.refusal import StartupError
+from broker import early_end
+
+TYPE_CHECKING = False
+"""typing's, but its import would take longer than all that comes before `early_end` begins: what else takes long comes after."""
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 EXIT_CONFIGURATION = 78
 """EX_CONFIG of sysexits.h."""
@@ -22,6 +22,8 @@ EXIT_INTERNAL = 70
 """EX_SOFTWARE of sysexits.h."""
 EXIT_OUTPUT = 74
 """EX_IOERR of sysexits.h: what a command prints cannot be written."""
+EXIT_INTERRUPTED = 130
+"""128 and the number of SIGINT, as a shell says it."""
 OUTPUT_IS_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 OPERATOR_COMMANDS = {
@@ -38,17 +40,21 @@ OPERATOR_COMMANDS = {
 
 def hardened_terminal_mcp() -> None:
     """Run `hardened-terminal-mcp`."""
-    _leave(_guarded(_main, sys.argv[1:]))
+    early_end.begin()
+    _leave(_guarded("hardened-terminal-mcp", _main))
 
 
 def hardened_terminal_broker() -> None:
     """Run `hardened-terminal-broker`."""
-    _leave(_guarded(_broker_main, sys.argv[1:]))
+    early_end.begin()
+    _leave(_guarded("hardened-terminal-broker", _broker_main))
 
 
-def _leave(status: int) -> NoReturn:
+def _leave(status: int) -> None:
     """End the process. The interpreter's own end would take apart, piece by piece, what the kernel frees at once."""
-    with contextlib.suppress(OSError):
+    from contextlib import suppress
+
+    with suppress(OSError):
         _flushed(status)
     os._exit(status)
 
@@ -58,26 +64,29 @@ def _flushed(status: int) -> int:
     return status
 
 
-def _guarded(main: Callable[[list[str]], int], arguments: list[str]) -> int:
+def _guarded(name: str, main: "Callable[[list[str]], int]") -> int:
+    from broker import lean  # noqa: F401 - before anything that imports msgspec
+    from broker.refusal import StartupError
+
     try:
         _open_missing_streams()
-        return _flushed(main(arguments))
+        return _flushed(main(sys.argv[1:]))
     except StartupError as error:
-        print(f"hardened-terminal-mcp: {error}", file=sys.stderr)
+        print(f"{name}: {error}", file=sys.stderr)
         return EXIT_CONFIGURATION
     except KeyboardInterrupt:
-        return 130
+        return EXIT_INTERRUPTED
     except BrokenPipeError:
         return 141
     except Exception as error:  # noqa: BLE001 - no traceback reaches a client's log
-        return _failed(error)
+        return _failed(name, error)
 
 
-def _failed(error: Exception) -> int:
+def _failed(name: str, error: Exception) -> int:
     if isinstance(error, OSError) and error.filename is None and error.errno in OUTPUT_IS_FULL:
-        print(f"hardened-terminal-mcp: cannot write: {error.strerror}", file=sys.stderr)
+        print(f"{name}: cannot write: {error.strerror}", file=sys.stderr)
         return EXIT_OUTPUT
-    print(f"hardened-terminal-mcp: internal error: {type(error).__name__}: {error}", file=sys.stderr)
+    print(f"{name}: internal error: {type(error).__name__}: {error}", file=sys.stderr)
     return EXIT_INTERNAL
 
 
@@ -90,15 +99,21 @@ def _open_missing_streams() -> None:
 
 def _main(arguments: list[str]) -> int:
     if arguments and arguments[0] in OPERATOR_COMMANDS:
-        lean.end_of_start()
-        if isinstance(
-            sys.stdout, io.TextIOWrapper
-        ):  # an old encoding must not keep anybody from reading a trail
-            sys.stdout.reconfigure(errors="backslashreplace")
-        module, _ = OPERATOR_COMMANDS[arguments[0]]
-        status: int = import_module(module).main(arguments[1:])
-        return status
+        return _operate(OPERATOR_COMMANDS[arguments[0]][0], arguments[1:])
     return _serve_frontend(_plain(arguments) or _parsed(arguments))
+
+
+def _operate(module: str, arguments: list[str]) -> int:
+    from importlib import import_module
+
+    from broker import lean
+
+    early_end.leave()
+    lean.end_of_start()
+    if isinstance(sys.stdout, io.TextIOWrapper):  # an old encoding must not keep anybody from reading a trail
+        sys.stdout.reconfigure(errors="backslashreplace")
+    status: int = import_module(module).main(arguments)
+    return status
 
 
 def _plain(arguments: list[str]) -> tuple[str, ...] | None:
@@ -144,7 +159,11 @@ def _broker_main(arguments: list[str]) -> int:
 
 
 def _serve_frontend(argv: tuple[str, ...]) -> int:
-    remote = os.environ.get("HTMCP_BROKER")
+    command = os.environ.get("HTMCP_BROKER")
+    if command:
+        from broker import remote
+
+        return remote.serve(argv, command)
     from broker import serving
 
-    return serving.serve_remote(argv, remote) if remote else serving.serve_frontend(argv)
+    return serving.serve_frontend(argv)

@@ -1,28 +1,31 @@
-"""The four ways to serve: a frontend that we start, an inherited socket, our own stdin and stdout, or a broker elsewhere.
+"""The ways to serve here: a frontend that we start, an inherited socket, or our own stdin and stdout.
 
 Always true: a frontend that we start ends with the broker, and its exit status is ours. This module imports only what
 starting a frontend takes: the rest of the broker is imported and built while the frontend's interpreter starts.
 """
 
 import os
-import signal
 import stat
 from _socket import socketpair  # the module socket costs every start its enums
 from typing import TYPE_CHECKING
 
-from broker import configuration, frontend_process, kernel, lean
+from broker import configuration, early_end, frontend_process, kernel, lean
 from broker.configuration import Settings
+from broker.frontend_process import Child
 from broker.meanwhile import Meanwhile
 from broker.refusal import StartupError
 
 if TYPE_CHECKING:
     from broker.service import Service
 
+BIRTH_S = 1.0
+"""How long a signal during the start waits for the frontend that is being started, to kill it; it takes some 10 ms."""
+
 
 def serve_frontend(argv: tuple[str, ...]) -> int:
     """Start `argv` as a confined frontend, build the broker, serve to the end. Returns the frontend's status.
 
-    A frontend that makes one call is told of the signals that a shell or a terminal sends: it leads a session of its own.
+    What makes one call is ended by whatever a shell or a terminal sends: the status is 128 and the first signal's number.
 
     The policy file is read first: it says how a frontend is confined. Whatever else is wrong is found before the
     frontend, which nobody has answered yet, could say a word.
@@ -32,17 +35,30 @@ def serve_frontend(argv: tuple[str, ...]) -> int:
     ours, theirs = (end.detach() for end in socketpair())
     mode = settings.file.containment.mode
     starting = Meanwhile(lambda: frontend_process.start(argv, theirs, mode))
+    early_end.first(lambda: _kill(starting.within(BIRTH_S)))
     try:
         service = _service(settings, ours, os.dup(ours))
     except BaseException:
         starting.result().kill()
         raise
     frontend = starting.result()
+    signals: list[int] = []
     if frontend_process.makes_one_call(argv):
-        service.forward = frontend.send
+        service.forward = lambda number: _end_call(frontend, signals, number)
     status = service.serve()
     ended = frontend.end(patience_s=frontend_process.END_S if status is None else service.patience_s)
-    return status or ended
+    return 128 + signals[0] if signals else status or ended
+
+
+def _kill(frontend: Child | None) -> None:
+    if frontend is not None:
+        frontend.kill()
+
+
+def _end_call(frontend: Child, signals: list[int], number: int) -> None:
+    """Whatever the signal was, it is SIGTERM that a call's frontend dies by without a word, its interpreter's start included."""
+    signals.append(number)
+    frontend.terminate()
 
 
 def _service(settings: Settings, read_fd: int, write_fd: int) -> "Service":
@@ -83,39 +99,3 @@ def _check_stream(fd: int, name: str) -> None:
         raise StartupError(f"--stdio: {name}: {error.strerror}") from None
     if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
         raise StartupError(f"--stdio: {name} must be a pipe or a socket, such as ssh gives it")
-
-
-def serve_remote(argv: tuple[str, ...], command: str) -> int:
-    """Start the confined frontend here and `command` (such as `ssh HOST hardened-terminal-broker --stdio`) as its broker."""
-    kernel.forbid_inspection()
-    words = _words(command)
-    ours, theirs = (end.detach() for end in socketpair())
-    streams = [(os.POSIX_SPAWN_DUP2, ours, 0), (os.POSIX_SPAWN_DUP2, ours, 1)]
-    try:
-        carrier = os.posix_spawnp(
-            words[0], words, os.environ, file_actions=streams, setsigdef=[signal.SIGPIPE]
-        )
-    except OSError as error:
-        raise StartupError(f"HTMCP_BROKER: {words[0]}: {error.strerror}") from None
-    os.close(ours)
-    frontend = frontend_process.start(argv, theirs)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda number, _: frontend.send(signal.Signals(number)))
-    status = frontend.wait()
-    os.kill(carrier, signal.SIGTERM)
-    os.waitpid(carrier, 0)
-    return status
-
-
-def _words(command: str) -> list[str]:
-    import shlex
-
-    try:
-        words = shlex.split(command)
-    except ValueError as error:
-        raise StartupError(f"HTMCP_BROKER: {error}") from None
-    if not words:
-        raise StartupError(
-            "HTMCP_BROKER: a command is expected, such as: ssh HOST hardened-terminal-broker --stdio"
-        )
-    return words

@@ -1,13 +1,14 @@
 """The command line's frontend, started by the broker with the words VERB FORMAT CWD COMMAND.
 
 VERB is run or explain, FORMAT text or json, CWD may be empty; HTMCP_BROKER_FD names the socket. The exit
-status is the command's own, 128 + N after signal N, 126 refused, 124 timeout, 125 anything else of ours, 130
-after Ctrl-C.
+status is the command's own, 128 + N after signal N, 126 refused, 124 timeout, 125 anything else of ours.
 
-Always true: stdout carries what the command printed (or one JSON object) and nothing else. Must not: import
-what a single call cannot pay for, mcp and msgspec above all.
+Always true: stdout carries what the command printed (or one JSON object) and nothing else; a signal ends this
+process, wherever it waits, and the broker takes the end of the socket for a cancellation. Must not: import what a
+single call cannot pay for, mcp and msgspec above all.
 """
 
+import _signal  # type: ignore[import-not-found]  # the module signal costs its enums
 import os
 import sys
 from time import monotonic
@@ -24,7 +25,7 @@ SHORT_CHARACTERS = 4096
 QUIET_S = 2.0
 REFRESH_S = 0.5
 
-EXIT_TIMEOUT, EXIT_OURS, EXIT_REFUSED, EXIT_INTERRUPTED, EXIT_PIPE = 124, 125, 126, 130, 141
+EXIT_TIMEOUT, EXIT_OURS, EXIT_REFUSED, EXIT_PIPE = 124, 125, 126, 141
 REFUSED = ("POLICY_DENIED", "PARSE_ERROR", "CWD_ESCAPE")
 RAN = ("OK", "OUTPUT_TRUNCATED")
 
@@ -108,12 +109,23 @@ class Status:
         """Show elapsed time and bytes so far, once the quiet time is over."""
         elapsed_s = monotonic() - self._started_s
         if self.shown and elapsed_s >= QUIET_S:
-            self._visible = True
+            self._appear()
             line = (
                 f"{NAME}: running, {elapsed_s:.0f} s, {self._written_bytes} bytes of output; Ctrl-C kills it"
             )
             # a line that wraps could not be drawn over
             write(2, b"\r\x1b[K" + line[: os.get_terminal_size(2).columns - 1].encode())
+
+    def _appear(self) -> None:
+        if not self._visible:
+            self._visible = True
+            for number in (_signal.SIGINT, _signal.SIGTERM):
+                _signal.signal(number, self._vanish)
+
+    def _vanish(self, number: int, _frame: object) -> None:
+        # it may have come just before a wait, which then hides it; while a line is shown none is long
+        self.clear()
+        os._exit(128 + number)
 
     def clear(self) -> None:
         """Leave no trace of the line."""
@@ -232,23 +244,18 @@ def call(verb: str, form: str, cwd: str, command: str) -> int:
         status.clear()
         tell("INTERNAL_ERROR: the broker is gone; the command's outcome is not known")
         return EXIT_OURS
-    except KeyboardInterrupt:
-        status.clear()
-        broker.send(bare.frame({"type": "cancel", "id": REQUEST_ID}))
-        return EXIT_INTERRUPTED
 
 
 def main() -> None:
     """Make the call of the command line and end the process with its status."""
     sys.excepthook = lambda *_: None
+    # Python's own handler would be heard between two steps only: one that came just before a wait never ended it.
+    _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
     status = EXIT_OURS
     try:
         status = call(*sys.argv[1:5])
     except BrokenPipeError:
         status = EXIT_PIPE
-    except (KeyboardInterrupt, BrokerGone):
-        # BrokerGone here: the cancellation could not be sent, since Ctrl-C ended the broker too.
-        status = EXIT_INTERRUPTED
     except (KeyError, TypeError, ValueError):
         tell("this is a part of the command, which starts it itself")
     except OSError as error:

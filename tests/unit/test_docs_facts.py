@@ -237,7 +237,7 @@ def test_exit_statuses_are_those_of_the_code() -> None:
         command_line.EXIT_TIMEOUT,
         command_line.EXIT_OURS,
         command_line.EXIT_REFUSED,
-        command_line.EXIT_INTERRUPTED,
+        main.EXIT_INTERRUPTED,
         main.EXIT_CONFIGURATION,
         main.EXIT_INTERNAL,
         main.EXIT_OUTPUT,

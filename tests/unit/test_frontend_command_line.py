@@ -1,5 +1,6 @@
 """The command line's frontend: what it prints where, its exit statuses, and what it must not import."""
 
+import contextlib
 import json
 import os
 import pty
@@ -13,7 +14,7 @@ import pytest
 
 from frontend import command_line
 from protocol import framing, messages
-from protocol.messages import CancelRequest, ExplainRequest, MalformedRequest, RunRequest
+from protocol.messages import ExplainRequest, MalformedRequest, RunRequest
 from tests.fake_broker import FakeBroker
 
 BOUND_S = 20
@@ -26,18 +27,23 @@ def broker():
         yield fake
 
 
+@contextlib.contextmanager
 def start(broker, *arguments, options=(), **streams):
+    """Start the frontend; whatever fails in the block, it does not outlive it."""
     fd = broker.frontend.fileno()
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | streams
-    started = subprocess.Popen(
+    with subprocess.Popen(
         [sys.executable, "-I", *options, "-m", "frontend.command_line", *arguments],
         env={"HTMCP_BROKER_FD": str(fd), "LANG": "C.UTF-8"},
         stdin=subprocess.DEVNULL,
         pass_fds=[fd],
         **streams,
-    )
-    broker.frontend.close()
-    return started
+    ) as started:
+        broker.frontend.close()
+        try:
+            yield started
+        finally:
+            started.kill()
 
 
 def ended(broker, *arguments, **streams):
@@ -166,13 +172,21 @@ def test_a_broker_that_talks_nonsense_is_a_broker_that_died(broker, data):
     assert process.returncode == 125
 
 
-def test_ctrl_c_cancels_the_run_and_says_nothing(broker):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_run_without_a_word(broker, number):
     with start(broker, "run", "text", "", "hold") as process:
-        run = broker.next_request()
-        process.send_signal(signal.SIGINT)
-        assert broker.next_request() == CancelRequest(run.id)
+        broker.next_request()
+        process.send_signal(number)
         assert process.communicate(timeout=BOUND_S) == (b"", b"")
-    assert process.returncode == 130
+        assert process.returncode == -number
+
+
+def test_a_run_that_waits_catches_no_signal_that_a_wait_could_hide(broker):
+    with start(broker, "run", "text", "", "hold") as process:
+        broker.next_request()
+        with open(f"/proc/{process.pid}/status") as status:
+            (caught,) = [int(line.split()[1], 16) for line in status if line.startswith("SigCgt:")]
+    assert not [number for number in (signal.SIGINT, signal.SIGTERM) if caught >> (number - 1) & 1]
 
 
 def test_a_reader_that_has_closed_is_no_traceback(broker):
@@ -206,23 +220,37 @@ def test_a_reason_cannot_forge_a_line_or_move_the_cursor():
     assert command_line.one_line("a\nb\x1b[2J\u202e\u2028é") == "a\\nb\\x1b[2J\\u202e\\u2028é"
 
 
+def read_until(leader, shown, enough):
+    while not enough(shown):
+        assert select.select([leader], [], [], BOUND_S)[0]
+        shown += os.read(leader, 4096)
+    return shown
+
+
 def test_a_status_line_appears_after_two_seconds_on_a_terminal_only_and_is_cleared(broker):
     leader, follower = pty.openpty()
     started_s = time.monotonic()
     with start(broker, "run", "text", "", "progress", stderr=follower) as process:
         os.close(follower)
         assert broker.next_request().progress is True
-        shown = b""
-        while b"bytes of output" not in shown:
-            assert select.select([leader], [], [], BOUND_S)[0]
-            shown += os.read(leader, 4096)
+        shown = read_until(leader, b"", lambda shown: b"bytes of output" in shown)
         assert time.monotonic() - started_s >= 2
         assert b"20 bytes of output" in shown
         broker.release()
-        while not shown.endswith(b"\r\x1b[K"):
-            assert select.select([leader], [], [], BOUND_S)[0]
-            shown += os.read(leader, 4096)
+        read_until(leader, shown, lambda shown: shown.endswith(b"\r\x1b[K"))
         assert process.communicate(timeout=BOUND_S)[0] == b"released\n"
+    os.close(leader)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_clears_the_status_line(broker, number):
+    leader, follower = pty.openpty()
+    with start(broker, "run", "text", "", "progress", stderr=follower) as process:
+        shown = read_until(leader, b"", lambda shown: b"Ctrl-C" in shown)
+        process.send_signal(number)
+        assert process.wait(BOUND_S) == 128 + number
+        read_until(leader, shown, lambda shown: shown.endswith(b"\r\x1b[K"))
+    os.close(follower)
     os.close(leader)
 
 
