@@ -4,7 +4,7 @@ Always true: each place is led to its end by the jail, within the command's budg
 refused; a file is read here, never obeyed. A verdict on this moment, as every one of the jail's. What git looks for while it
 walks untracked folders (a repository of their own, whose HEAD it reads) is not seen: it prints nothing of that.
 
-Sources: gitrepository-layout(5), git-config(1), git-worktree(1); gitformat-index(5) is in `tracked`.
+Sources: gitrepository-layout(5), git-config(1), git-worktree(1), reftable's format; gitformat-index(5) is in `tracked`.
 """
 
 import os
@@ -97,6 +97,7 @@ class _Search:
             self.what = "a link in .git"
             self._walk(place)
         self._objects(os.path.join(common, "objects"), depth)
+        self._tables(os.path.join(common, "reftable"))
         settings = _Settings(self, git_folder, top)
         settings.read(os.path.join(common, "config"))
         settings.read(os.path.join(git_folder, "config.worktree"))
@@ -144,6 +145,13 @@ class _Search:
                 inner = self.led(line, folder)
                 self._walk(inner)
                 self._objects(inner, depth + 1)
+
+    def _tables(self, folder: str) -> None:
+        """Look at the tables that references are in, where they are kept in this newer way."""
+        self.what = "a table of references"
+        for line in self.text(os.path.join(folder, "tables.list")).split("\n"):
+            if line:
+                self.led(line, folder)
 
     def _tracked(self, git_folder: str, top: str, name_bytes: int, depth: int) -> None:
         self.what = "a folder of tracked files"

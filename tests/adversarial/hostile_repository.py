@@ -33,6 +33,7 @@ LEADS_OUT = {
     "references and lists that are links to outside",
     "a configuration that is a link to outside",
     "an index that is a link to outside",
+    "a submodule outside, with a program for its update",
 }
 """Traps that the gate sees by itself: git is not started."""
 

@@ -120,10 +120,23 @@ def open_gate(least_identity: Identity) -> Iterator[Cage]:
         yield cage
 
 
+def _with_writing(policy: str) -> str:
+    return policy_profiles.with_profiles(policy.encode(), ["git-write"]).raw.decode()
+
+
+@pytest.fixture(scope="module")
+def writing_gate_alone(least_identity: Identity) -> Iterator[Cage]:
+    person = "".join(
+        f'GIT_{role}_{part} = "x"\n' for role in ("AUTHOR", "COMMITTER") for part in ("NAME", "EMAIL")
+    )  # or git asks the network for this machine's name
+    head = "[rules.git.environment]\n"
+    with Hostile(_with_writing(policies.GATE_ALONE.replace(head, head + person)), least_identity) as cage:
+        yield cage
+
+
 @pytest.fixture(scope="module")
 def writing(least_identity: Identity) -> Iterator[Cage]:
-    policy = policy_profiles.with_profiles(policies.SHIPPED.encode(), ["git-write"]).raw.decode()
-    with Hostile(policy, least_identity) as cage:
+    with Hostile(_with_writing(policies.SHIPPED), least_identity) as cage:
         yield cage
 
 
@@ -156,6 +169,13 @@ def test_a_hostile_repository_springs_no_trap_under_the_shipped_policy(shipped: 
 @pytest.mark.parametrize("name", [name for name in TRAPS if name not in STARTS_A_FILTER])
 def test_git_reads_nothing_outside_without_the_kernel(gate_alone: Cage, name: str) -> None:
     _tried(gate_alone, name, COMMANDS)
+
+
+@pytest.mark.parametrize("name", [name for name in TRAPS if name not in STARTS_A_FILTER])
+def test_git_reads_nothing_outside_where_it_may_write_without_the_kernel(
+    writing_gate_alone: Cage, name: str
+) -> None:
+    _tried(writing_gate_alone, name, WRITING_COMMANDS, "/usr/lib/git-core/git")
 
 
 @pytest.mark.parametrize("name", TRAPS)

@@ -366,6 +366,8 @@ git blame --ignore-revs-file=a a
 git grep -f a x
 git grep -fa x
 git ls-files -o -X a
+git ls-files -o --exclude-per-directory=src/../../x
+uptime /etc/passwd
 which ../x
 which /bin/sh
 git -C .. log
