@@ -39,7 +39,7 @@ def _mount(kind: list[str], folder: Path) -> Iterator[None]:
 @pytest.mark.parametrize("fail_mode", ["closed", "open"])
 def test_a_disk_that_is_full_to_the_brim(tmp_path: Path, fail_mode: str) -> None:
     said: list[str] = []
-    with _mount(["-t", "tmpfs", "-o", "size=256k", "tmpfs"], tmp_path / "small"):
+    with _mount(["-t", "tmpfs", "-o", "size=256k,mode=0700", "tmpfs"], tmp_path / "small"):
         path = tmp_path / "small" / "audit.jsonl"
         trail = open_trail(path, said.append, fail_mode=fail_mode)
         run(trail)
