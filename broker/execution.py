@@ -92,7 +92,7 @@ class Executor:
             prepared = self.containment.prepare(job.permitted.profile, job.permitted.program)
         except OSError as error:
             raise ExecutorError(f"the command cannot be confined: {error.strerror}") from None
-        running = Running(job)
+        running = Running(job, self.warden.cancel)
         self._runs.add(running)
         try:
             self.nursery.submit(Call(self, prepared, running, recorded, done))

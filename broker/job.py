@@ -70,10 +70,11 @@ class Completed(NamedTuple):
 
 
 class Running:
-    """A run as the main thread sees it."""
+    """A run as the main thread sees it. `on_cancel` is called once it is cancelled: for whom `cancel_fd` does not wake."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: Job, on_cancel: Callable[[], object]) -> None:
         self.job = job
+        self._on_cancel = on_cancel
         self._since = time.monotonic()
         self._lock = _thread.allocate_lock()
         self.cancel_fd = os.eventfd(0, os.EFD_CLOEXEC)
@@ -86,6 +87,7 @@ class Running:
             if self.cancel_fd >= 0:
                 self.cancelled = True
                 os.eventfd_write(self.cancel_fd, 1)
+                self._on_cancel()
 
     def refuse_cancelled(self) -> None:
         """Raise ExecutorError if the run was cancelled before its program started."""

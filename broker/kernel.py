@@ -29,6 +29,11 @@ RESOLVE_IN_ROOT: Final = 0x10
 RESOLVE_CACHED: Final = 0x20
 _OPEN_HOW: Final = struct.Struct("=QQQ")  # struct open_how: flags, mode, resolve
 
+_AT_STATX_DONT_SYNC: Final = 0x4000
+_STATX: Final = struct.Struct(
+    "=32xQ96xII112x"
+)  # struct statx of linux/stat.h: stx_ino, stx_dev_major, stx_dev_minor
+
 # linux/landlock.h
 LANDLOCK_CREATE_RULESET_VERSION: Final = 1
 LANDLOCK_RULE_PATH_BENEATH: Final = 1
@@ -118,6 +123,19 @@ def openat2(dir_fd: int, path: str | bytes, flags: int, resolve: int) -> int:
     return call(
         "openat2", dir_fd, ctypes.addressof(name), ctypes.addressof(how), _OPEN_HOW.size, patient=True
     )
+
+
+def identity(fd: int) -> tuple[int, int]:
+    """Return device and inode of what `fd` is open on, as far as they are known here: no file system is asked (statx(2)).
+
+    Raises OSError.
+    """
+    name = ctypes.create_string_buffer(b"")
+    buffer = ctypes.create_string_buffer(_STATX.size)
+    flags = AT_EMPTY_PATH | _AT_STATX_DONT_SYNC
+    call("statx", fd, ctypes.addressof(name), flags, 0, ctypes.addressof(buffer), patient=True)
+    inode, major, minor = _STATX.unpack(buffer.raw)
+    return os.makedev(major, minor), inode
 
 
 def landlock_abi() -> int:

@@ -17,18 +17,12 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from broker import kernel
-from broker.beneath import components, inside, open_beneath
+from broker.asker import PATH_MAX, Asker, check_inside
 from broker.kernel import AT_EMPTY_PATH, AT_FDCWD, AT_SYMLINK_NOFOLLOW, Question
 from broker.syscalls import NUMBER
 
-_PATH_MAX: Final = 4096  # linux/limits.h, as the two below
-_XATTR_NAME_MAX: Final = 255
+_XATTR_NAME_MAX: Final = 255  # linux/limits.h, as the one below
 _XATTR_SIZE_MAX: Final = 65_536
-_OWN_FDS: Final = ("/proc/self/fd/", "/dev/fd/", "/proc/thread-self/fd/")
-"""How libraries name an open file: these lead to the asker's descriptors, not to ours."""
-
-_NOT_CACHED: Final = (errno.EAGAIN, errno.EINVAL)
-"""What RESOLVE_CACHED answers where the cache does not tell, and on kernels that do not know it (openat2(2))."""
 
 _TIMESPECS: Final = struct.Struct("=4q")
 _UTIMBUF: Final = struct.Struct("=2q")
@@ -38,102 +32,6 @@ def _signed(value: int) -> int:
     """Return what the kernel reads as an int."""
     low = value & 0xFFFFFFFF
     return low - (1 << 32) if low >> 31 else low
-
-
-def _own(fd: int) -> str:
-    return "cwd" if fd == AT_FDCWD else f"fd/{fd}"
-
-
-def _how(flags: int) -> int:
-    return os.O_PATH | (os.O_NOFOLLOW if flags & AT_SYMLINK_NOFOLLOW else 0)
-
-
-def _open_beneath(root: str, relative: str, how: int, name: list[str]) -> int:
-    root_fd = os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        return open_beneath(root_fd, relative, how, [name])
-    except OSError as error:
-        if error.errno == errno.EXDEV:
-            raise PermissionError(errno.EPERM, os.strerror(errno.EPERM)) from None
-        raise
-    finally:
-        os.close(root_fd)
-
-
-class Asker:
-    """The program that asked: its memory, its descriptors and its working directory."""
-
-    def __init__(self, listener_fd: int, question: Question) -> None:
-        self._listener_fd = listener_fd
-        self._question = question
-        self._place = f"/proc/{question.pid}"
-
-    def read(self, address: int, size: int) -> bytes:
-        """Return up to `size` bytes of memory. Raises OSError."""
-        memory_fd = os.open(f"{self._place}/mem", os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            data = os.pread(memory_fd, size, address)
-        finally:
-            os.close(memory_fd)
-        kernel.seccomp_waits(self._listener_fd, self._question)
-        return data
-
-    def read_exactly(self, address: int, size: int) -> bytes:
-        """Return `size` bytes of memory. Raises OSError."""
-        data = self.read(address, size)
-        if len(data) < size:
-            raise OSError(errno.EFAULT, os.strerror(errno.EFAULT))
-        return data
-
-    def text(self, address: int, limit: int) -> bytes:
-        """Return the string at `address`. Raises OSError."""
-        text, end, _ = self.read(address, limit).partition(b"\0")
-        if not end:
-            raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
-        return text
-
-    def open(self, dir_fd: int, path: bytes, flags: int, *, resolve: int) -> int:
-        """Open what the asker means, as an O_PATH descriptor of ours, by openat2's `resolve`. Raises OSError."""
-        if not path:
-            if not flags & AT_EMPTY_PATH:
-                raise OSError(errno.ENOENT, os.strerror(errno.ENOENT))
-            return self._open_own(dir_fd)
-        name = os.fsdecode(path)
-        for prefix in _OWN_FDS:
-            if name.startswith(prefix) and name[len(prefix) :].isdecimal():
-                return self._open_own(int(name[len(prefix) :]))
-        base_fd = self._open_own(dir_fd)
-        try:
-            return kernel.openat2(base_fd, path, _how(flags), kernel.RESOLVE_NO_MAGICLINKS | resolve)
-        finally:
-            os.close(base_fd)
-
-    def open_in(self, dir_fd: int, path: bytes, flags: int, roots: tuple[str, ...]) -> int:
-        """Open what the asker means as `open` does, if that lies in one of `roots`: outside them only the kernel's
-        cache is asked, so that a mount that does not answer cannot keep the thread from others. Raises OSError.
-        """
-        try:
-            return self.open(dir_fd, path, flags, resolve=kernel.RESOLVE_CACHED)
-        except OSError as error:
-            if error.errno not in _NOT_CACHED:
-                raise
-        meant = os.path.join(os.readlink(f"{self._place}/{_own(dir_fd)}"), os.fsdecode(path))
-        kernel.seccomp_waits(self._listener_fd, self._question)
-        for root in roots:
-            name = components(root)
-            relative = inside(components(meant), [name])
-            if relative is not None:
-                return _open_beneath(root, "/".join(relative), _how(flags), name)
-        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
-
-    def _open_own(self, fd: int) -> int:
-        opened = os.open(f"{self._place}/{_own(fd)}", os.O_PATH | os.O_CLOEXEC)
-        try:
-            kernel.seccomp_waits(self._listener_fd, self._question)
-        except OSError:
-            os.close(opened)
-            raise
-        return opened
 
 
 class Change(NamedTuple):
@@ -234,49 +132,22 @@ _UNDERSTOOD: Final[dict[str, _Understand]] = {
 _BY_NUMBER: Final = {NUMBER[name]: understand for name, understand in _UNDERSTOOD.items() if name in NUMBER}
 
 
-def change(listener_fd: int, question: Question, roots: tuple[str, ...]) -> None:
-    """Do what `question` asks for, if that lies in one of `roots` (real paths). Raises OSError."""
+def change(asker: Asker, question: Question, roots: tuple[str, ...]) -> None:
+    """Do what `question` of `asker` means, if that lies in one of `roots` (real paths). Raises OSError."""
     try:
-        _make(listener_fd, question, roots)
+        _make(asker, question, roots)
     except (ValueError, KeyError, OverflowError):
         raise PermissionError(errno.EPERM, os.strerror(errno.EPERM)) from None
 
 
-def _make(listener_fd: int, question: Question, roots: tuple[str, ...]) -> None:
-    asker = Asker(listener_fd, question)
+def _make(asker: Asker, question: Question, roots: tuple[str, ...]) -> None:
     change = _BY_NUMBER[question.number](asker, question.arguments)
-    path = b"" if change.path is None else asker.text(change.path, _PATH_MAX)
+    path = b"" if change.path is None else asker.text(change.path, PATH_MAX)
     flags = change.flags | AT_EMPTY_PATH if change.path is None else change.flags
     target_fd = asker.open_in(change.dir_fd, path, flags, roots)
     try:
         own_path = f"/proc/self/fd/{target_fd}"
-        _check_inside(os.readlink(own_path), roots)
+        check_inside(os.readlink(own_path), roots)
         change.make(own_path)
     finally:
         os.close(target_fd)
-
-
-def _check_inside(real: str, roots: tuple[str, ...]) -> None:
-    """Refuse a file whose path, as the kernel knows it now, is not in a place that the run may write."""
-    if not any(real == root or real.startswith(f"{root}/") for root in roots):
-        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
-
-
-def identity_at(listener_fd: int, question: Question, address: int, *, patient: bool) -> tuple[int, int]:
-    """Return device and inode of the file that the asker's path at `address` leads to. Raises OSError.
-
-    Unless `patient`, BlockingIOError says that only a file system can tell, which may take its time.
-    """
-    asker = Asker(listener_fd, question)
-    path = asker.text(address, _PATH_MAX)
-    try:
-        fd = asker.open(AT_FDCWD, path, 0, resolve=0 if patient else kernel.RESOLVE_CACHED)
-    except OSError as error:
-        if not patient and error.errno in _NOT_CACHED:
-            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN)) from None
-        raise
-    try:
-        status = os.fstat(fd)
-    finally:
-        os.close(fd)
-    return status.st_dev, status.st_ino

@@ -27,7 +27,8 @@ from broker.reader import Reader, Started
 from broker.refusal import ExecutorError, Refusal
 from broker.spawn import Strings, encoded, spawn
 from broker.temporary import Folder
-from broker.warden import Terms, Warden
+from broker.terms import Terms
+from broker.warden import Ward, Warden
 from protocol.messages import ResultCode
 
 DRAIN_S: Final = 0.15
@@ -101,7 +102,7 @@ class Call:
         self._confined = False
         self._exit_code: int | None = None
         self._ready: Ready | None = None
-        self._attended = False
+        self._ward: Ward | None = None
         self._kills_last = False
         self.usual = prepared.usual
 
@@ -109,7 +110,7 @@ class Call:
         """Run the job to its end, then call `done`."""
         self._ready = ready
         verdict = self._guarded(self._attempt)
-        if ready is not None and not self._attended:
+        if ready is not None and self._ward is None:
             os.close(ready.listener_fd)
         completed = self._guarded(lambda: self._completed(verdict))
         self._finish(self._nothing(completed) if isinstance(completed, Verdict) else completed)
@@ -165,29 +166,31 @@ class Call:
             further = Rule(self._temporary.path, READ | WRITE | own_execution(permitted.profile))
         stdout_r, stdout_w = self._pipe()
         stderr_r, stderr_w = self._pipe()
-        terms = Terms(
-            rlimits_for(permitted.limits),
-            self._tasks(),
-            self._writable_places(),
-            self._loaders(),
-            self._recorded,
-        )
-        asking = self._confine(further, terms)
-        if not asking:
+        terms = self._terms()
+        self._confine(further, terms)
+        if self._ward is None:
             self._recorded.check()
         variables = encoded(premises.environment | own) if own else premises.variables
         pid = self._spawn(variables, (premises.null_fd, stdout_w, stderr_w))
-        if not asking:
+        if self._ward is None:
             premises.warden.limit(pid, terms).wait(LIMITED_S)
             premises.nursery.refill()
-        return Started(pid, os.pidfd_open(pid), stdout_r, stderr_r)
+        pidfd = self._born()
+        return Started(pid, os.pidfd_open(pid) if pidfd < 0 else pidfd, stdout_r, stderr_r)
 
-    def _loaders(self) -> frozenset[tuple[int, int]] | None:
-        layers = self._prepared.layers
-        return layers.loaders if layers.filter.execs_ask else None
-
-    def _tasks(self) -> int:
-        return self._job.permitted.limits.processes * THREADS_PER_PROCESS
+    def _terms(self) -> Terms:
+        permitted, limits, running = self._job.permitted, self._job.permitted.limits, self._running
+        return Terms(
+            entry=permitted.program.name,
+            rlimits=rlimits_for(limits),
+            tasks=limits.processes * THREADS_PER_PROCESS,
+            timeout_s=limits.timeout_s,
+            cancelled=lambda: running.cancelled,
+            layers=self._prepared.layers,
+            jail=self._premises.jail,
+            places=self._writable_places(),
+            recorded=self._recorded,
+        )
 
     def _writable_places(self) -> tuple[str, ...]:
         places = (self._premises.jail,) if self._job.permitted.profile.writes else ()
@@ -202,21 +205,16 @@ class Call:
         self._inner_fds.append(write_fd)
         return read_fd, write_fd
 
-    def _confine(self, further: Rule | None, terms: Terms) -> bool:
-        """Confine this thread. Returns whether its filter asks the warden, who then limits the program
-        before it runs.
-        """
+    def _confine(self, further: Rule | None, terms: Terms) -> None:
+        """Confine this thread. If its filter asks, that is the warden, who limits the program before it runs."""
         premises = self._premises
         try:
             listener_fd = premises.containment.confine(self._prepared, further, self._listener_fd())
         except OSError as error:
             raise ExecutorError(f"the command cannot be confined: {error.strerror}") from None
         self._confined = True
-        if listener_fd < 0:
-            return False
-        self._attended = True
-        premises.warden.attend(listener_fd, terms)
-        return True
+        if listener_fd >= 0:
+            self._ward = premises.warden.attend(listener_fd, terms)
 
     def _listener_fd(self) -> int:
         return -1 if self._ready is None else self._ready.listener_fd
@@ -235,13 +233,24 @@ class Call:
             argv = permitted.program.argv(permitted.argv[0], permitted.argv[1:])
             return spawn(self._path(), argv, environment, fds, self._job.cwd_fd)
         except OSError as error:
+            if (pidfd := self._born()) >= 0:
+                os.close(pidfd)
+            self._running.refuse_cancelled()
             self._recorded.check()  # else it was refused because it is not on disk that it starts
             raise ExecutorError(f"{permitted.program.name}: cannot be started: {error.strerror}") from None
+
+    def _born(self) -> int:
+        """Return a pidfd of the process, as the warden has it, who leaves it to this thread from now on; -1 if he has none."""
+        return -1 if self._ward is None else self._premises.warden.born(self._ward)
 
     def _attend(self, started: Started, reader: Reader) -> Verdict:
         """Read until the leader ends, or must."""
         bounds = self._job.permitted.limits
         reader.poll.register(self._running.cancel_fd, select.POLLIN)
+        if self._ward is not None and self._ward.late:
+            return Verdict(
+                ResultCode.TIMEOUT, f"not started after {bounds.timeout_s:g} s, its time limit (timeout_s)"
+            )
         now = time.monotonic()
         deadline, next_count = now + bounds.timeout_s, now + COUNT_S
         while True:
@@ -285,7 +294,9 @@ class Call:
         Then the kill, which is to be sure, need not come before the outcome is written: the answer waits for both. A
         temporary folder, though, is removed when nobody can be left who changes it meanwhile.
         """
-        alone = self._attended and not self._prepared.layers.filter.programs and self._temporary is None
+        alone = (
+            self._ward is not None and not self._prepared.layers.filter.programs and self._temporary is None
+        )
         if started.pidfd in reader.open_fds or not alone or not self._premises.nursery.scoped:
             return False
         for _ in range(LAST_READS):

@@ -42,7 +42,7 @@ _X86_64: Final = """
     fchownat futimesat newfstatat 268:fchmodat 272:unshare 279:move_pages utimensat 294:inotify_init1
     297:rt_tgsigqueueinfo perf_event_open 300:fanotify_init fanotify_mark prlimit64 name_to_handle_at open_by_handle_at
     clock_adjtime 308:setns getcpu process_vm_readv process_vm_writev kcmp finit_module sched_setattr
-    317:seccomp 319:memfd_create kexec_file_load bpf execveat userfaultfd
+    317:seccomp 319:memfd_create kexec_file_load bpf execveat userfaultfd 332:statx
 """
 
 _AARCH64: Final = """
@@ -60,7 +60,7 @@ _AARCH64: Final = """
     mmap 224:swapon swapoff mprotect 233:madvise remap_file_pages mbind 237:set_mempolicy migrate_pages
     move_pages 240:rt_tgsigqueueinfo perf_event_open 260:wait4 prlimit64 fanotify_init fanotify_mark name_to_handle_at
     open_by_handle_at clock_adjtime 268:setns 270:process_vm_readv process_vm_writev kcmp finit_module
-    sched_setattr 277:seccomp 279:memfd_create bpf execveat userfaultfd 294:kexec_file_load
+    sched_setattr 277:seccomp 279:memfd_create bpf execveat userfaultfd 291:statx 294:kexec_file_load
 """
 
 AUDIT_ARCHITECTURE: Final = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}

@@ -15,9 +15,9 @@ from queue import SimpleQueue
 import msgspec
 import pytest
 
-from broker import temporary
+from broker import kernel, temporary
 from broker.elf import loader_of
-from broker.execution import Recorded
+from broker.execution import Recorded, Running
 from broker.nursery import NO_THREAD
 from broker.profile import Profile
 from broker.refusal import AuditUnavailable, ExecutorError, StartupError
@@ -187,6 +187,98 @@ def test_a_program_whose_attempt_did_not_reach_the_disk_never_starts(confined: C
     completed = ended.get(timeout=BOUND_S)
     assert (completed.code, completed.reason) == (ResultCode.AUDIT_UNAVAILABLE, "the disk said no")
     assert not (confined.root / "ran").exists()
+
+
+def test_a_call_that_waits_for_the_disk_is_ended_at_its_time_limit(confined: Confined) -> None:
+    late = Late()
+    since = time.monotonic()
+    _, ended = confined.start(
+        "touch",
+        "ran",
+        profile=Profile(writes=True),
+        recorded=Recorded(late.check, late.later),
+        limits=Limits(timeout_s=0.3),
+    )
+    resume = late.asked.get(timeout=BOUND_S)
+    completed = ended.get(timeout=BOUND_S)
+    assert (completed.code, completed.exit_code) == (ResultCode.TIMEOUT, None)
+    assert "timeout_s" in completed.reason
+    assert 0.3 <= time.monotonic() - since < 0.3 + 2 * TOLERANCE_S
+    resume()
+    assert confined.run("true").exit_code == 0
+    assert not (confined.root / "ran").exists()
+
+
+def test_a_call_that_waits_for_the_disk_is_ended_when_it_is_cancelled(confined: Confined) -> None:
+    late = Late()
+    running, ended = confined.start(
+        "touch", "ran", profile=Profile(writes=True), recorded=Recorded(late.check, late.later)
+    )
+    resume = late.asked.get(timeout=BOUND_S)
+    since = time.monotonic()
+    running.cancel()
+    completed = ended.get(timeout=BOUND_S)
+    assert (completed.code, completed.exit_code) == (ResultCode.EXECUTOR_ERROR, None)
+    assert "cancelled" in completed.reason
+    assert time.monotonic() - since < 2 * TOLERANCE_S
+    resume()
+    assert confined.run("true").exit_code == 0
+    assert not (confined.root / "ran").exists()
+
+
+def test_a_call_that_is_cancelled_before_its_process_asks_is_ended_too(
+    confined: Confined, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start, running = kernel.landlock_restrict_self, SimpleQueue[Running]()
+
+    def cancelled_meanwhile(ruleset_fd: int) -> None:
+        running.get(timeout=BOUND_S).cancel()
+        start(ruleset_fd)
+
+    monkeypatch.setattr(kernel, "landlock_restrict_self", cancelled_meanwhile)
+    started, ended = confined.start("touch", "ran", profile=Profile(writes=True))
+    running.put(started)
+    completed = ended.get(timeout=BOUND_S)
+    assert completed.code is ResultCode.EXECUTOR_ERROR
+    assert "cancelled" in completed.reason
+    assert not (confined.root / "ran").exists()
+
+
+def test_a_program_that_does_not_come_out_of_its_exec_is_ended_at_its_time_limit(
+    confined: Confined, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def hangs(*_: object) -> None:
+        """As an exec from a file system that does not answer."""
+
+    with monkeypatch.context() as hung:
+        hung.setattr(kernel, "seccomp_continue", hangs)
+        ended = confined.run("touch", "ran", profile=Profile(writes=True), limits=Limits(timeout_s=0.3))
+        running, waits = confined.start("touch", "ran", profile=Profile(writes=True))
+        running.cancel()
+        assert "cancelled" in waits.get(timeout=BOUND_S).reason
+    assert ended.code is ResultCode.TIMEOUT
+    assert not (confined.root / "ran").exists()
+
+
+def test_no_fault_in_ending_who_waits_ends_the_thread_that_lets_programs_start(
+    confined: Confined, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        faults.put(None)
+        raise ZeroDivisionError
+
+    faults: SimpleQueue[None] = SimpleQueue()
+    late = Late()
+    with monkeypatch.context() as faulty:
+        faulty.setattr("broker.warden.signal.pidfd_send_signal", fail)
+        recorded = Recorded(late.check, late.later)
+        running, ended = confined.start("true", recorded=recorded, limits=Limits(timeout_s=0.1))
+        faults.get(timeout=BOUND_S)
+        running.cancel()
+        faults.get(timeout=BOUND_S)
+    assert confined.run("true").exit_code == 0
+    late.asked.get(timeout=BOUND_S)()
+    assert ended.get(timeout=BOUND_S).code is not ResultCode.OK
 
 
 def test_a_program_that_was_killed_while_it_waited_for_the_disk_is_not_started_by_its_news(

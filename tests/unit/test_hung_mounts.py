@@ -14,7 +14,6 @@ from broker import canary, kernel
 from broker.elf import loader_of
 from broker.profile import Profile
 from broker.refusal import PolicyDenied
-from broker.schema import Limits
 from tests.support.confined import Confined
 
 pytestmark = pytest.mark.skipif(not canary.facts().scoped, reason="this kernel lacks Landlock ABI 6")
@@ -96,7 +95,7 @@ def test_a_program_whose_file_system_does_not_answer_holds_up_no_other(
     opened = kernel.openat2
 
     def hung(dir_fd: int, path: str | bytes, flags: int, resolve: int) -> int:
-        if os.fsdecode(path) == "/usr/bin/id" and not resolve & kernel.RESOLVE_CACHED:
+        if os.fsdecode(path) == "id" and not resolve & kernel.RESOLVE_CACHED:
             asked.set()
             answers.wait(60)
         return opened(dir_fd, path, flags, resolve)
@@ -113,7 +112,7 @@ def test_a_program_whose_file_system_does_not_answer_holds_up_no_other(
     finally:
         answers.set()
         first.join()
-    assert "/usr/bin/echo" in looks
+    assert "echo" in looks
 
 
 def test_the_loader_is_refused_where_no_cache_knows_it(confined: Confined, looks: list[str]) -> None:
@@ -121,7 +120,7 @@ def test_the_loader_is_refused_where_no_cache_knows_it(confined: Confined, looks
     ended = confined.run("sh", "-c", f"exec {loader_of('/usr/bin/id')} /usr/bin/id", profile=profile)
     assert ended.exit_code == 126
     assert "uid=" not in ended.stdout
-    assert loader_of("/usr/bin/id") in looks
+    assert os.path.basename(os.path.realpath(str(loader_of("/usr/bin/id")))) in looks
 
 
 FUSE_INIT_ANSWER = struct.pack("=IiQ", 80, 0, 0) + struct.pack(
@@ -171,6 +170,8 @@ for change in (lambda: os.chmod({str(hung / "x")!r}, 0), lambda: os.chmod("link"
     ended = confined.python(change, profile=Profile(writes=True))
     assert ended.stdout == "refused\n" * 3, ended
     profile = Profile(may_run=confined.programs("echo"))
-    _, stuck = confined.start("sh", "-c", f"exec {hung}/x", profile=profile, limits=Limits(timeout_s=2))
+    (confined.root / "way").symlink_to(hung / "x")
+    for name in (f"{hung}/x", f"{hung}/../x", f"{confined.root}/way"):
+        ended = confined.run("sh", "-c", f"exec {name}", profile=profile)
+        assert (ended.exit_code, ended.stdout) == (126, ""), ended
     assert confined.run("sh", "-c", "/usr/bin/echo on", profile=profile).stdout == "on\n"
-    assert stuck.get(timeout=20).code == "TIMEOUT"

@@ -1,0 +1,173 @@
+"""The program that asks: what its question's pointers and descriptors mean, read from its memory and from /proc.
+
+Always true: every method may wait, as long as others of the asker's threads hold its memory map: for threads
+aside, never for one that others need. What was found is given back only if the asker still waited for its answer
+then, so that its number was its own. Paths are compared as text before anything is opened; no file system but
+those of the known places is asked. Memory that is a file of another mount is read if it is there, and not
+fetched: a request that such a mount has taken and never answers cannot even be killed. Between that look and the
+reading a program of several threads can put such a file in the place of other memory.
+"""
+
+import errno
+import os
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from broker import kernel
+from broker.beneath import components, inside, open_beneath
+from broker.kernel import AT_EMPTY_PATH, AT_FDCWD, AT_SYMLINK_NOFOLLOW, Question
+from broker.known_ways import NOT_CACHED, on_known_mount
+
+PATH_MAX: Final = 4096  # linux/limits.h
+_PAGE: Final = os.sysconf("SC_PAGE_SIZE")
+_PAGE_IS_THERE: Final = 3 << 62
+"""linux: Documentation/admin-guide/mm/pagemap.rst: present, or in swap."""
+_MAPPINGS: Final = 4096
+"""So many of a program are looked through for the one that is meant."""
+_OWN_FDS: Final = ("/proc/self/fd/", "/dev/fd/", "/proc/thread-self/fd/")
+"""How libraries name an open file: these lead to the asker's descriptors, not to ours."""
+
+
+class Asker:
+    """The thread that asked `question` at `listener_fd`. `ways`: the folders on the way to known places."""
+
+    def __init__(self, listener_fd: int, question: Question, ways: Callable[[], frozenset[str]]) -> None:
+        self._listener_fd = listener_fd
+        self._question = question
+        self._ways = ways
+        self._place = f"/proc/{question.pid}"
+
+    def read_exactly(self, address: int, size: int) -> bytes:
+        """Return `size` bytes of memory. Raises OSError."""
+        self._check_there(address, size)
+        data = self._piece("mem", address, size)
+        kernel.seccomp_waits(self._listener_fd, self._question)
+        if len(data) < size:
+            raise _no_memory()
+        return data
+
+    def text(self, address: int, limit: int) -> bytes:
+        """Return the string at `address`. Raises OSError."""
+        text = b""
+        while len(text) < limit:
+            begin = address + len(text)
+            size = min(_PAGE - begin % _PAGE, limit - len(text))  # what comes after its end need not be there
+            piece, end, _ = self.read_exactly(begin, size).partition(b"\0")
+            text += piece
+            if end:
+                return text
+        raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
+
+    def _piece(self, name: str, offset: int, size: int) -> bytes:
+        fd = os.open(f"{self._place}/{name}", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return os.pread(fd, size, offset)
+        finally:
+            os.close(fd)
+
+    def _check_there(self, address: int, size: int) -> None:
+        """Refuse memory that only a mount could give which is on no known way. Raises OSError."""
+        first = address // _PAGE
+        count = (address + size - 1) // _PAGE - first + 1
+        pages = memoryview(self._piece("pagemap", first * 8, count * 8)).cast("Q")
+        for number, page in enumerate(pages, start=first):
+            if not page & _PAGE_IS_THERE and not on_known_mount(self._file_at(number * _PAGE), self._ways()):
+                raise _no_memory()
+
+    def _file_at(self, address: int) -> str:
+        """Return the path of the file that is mapped at `address`; empty if it is no file's. Raises OSError."""
+        with open(f"{self._place}/maps", encoding="utf-8", errors="surrogateescape") as mappings:
+            for _, line in zip(range(_MAPPINGS), mappings, strict=False):
+                begin, end, _, _, _, inode, *path = line.rstrip("\n").replace("-", " ", 1).split(None, 6)
+                if int(begin, 16) <= address < int(end, 16):
+                    return path[0] if path and inode != "0" else ""
+        raise _no_memory()
+
+    def meant(self, dir_fd: int, path: bytes) -> str:
+        """Return the absolute path that `path` is for the asker, relative to `dir_fd`. Raises OSError."""
+        own_fd = _own_fd(path)
+        if own_fd is not None:
+            return self._name_of(own_fd)
+        name = os.fsdecode(path)
+        return name if name.startswith("/") else os.path.join(self._name_of(dir_fd), name)
+
+    def open_in(self, dir_fd: int, path: bytes, flags: int, roots: Iterable[str]) -> int:
+        """Open what the asker means, if it lies in one of `roots` (real paths), as an O_PATH descriptor of ours.
+
+        The kernel's cache may open what lies outside: the caller has to look where it is. Raises OSError.
+        """
+        if not path and not flags & AT_EMPTY_PATH:
+            raise OSError(errno.ENOENT, os.strerror(errno.ENOENT))
+        own_fd = _own_fd(path) if path else dir_fd
+        if own_fd is not None:
+            check_inside(self._name_of(own_fd), roots)
+            return self._open_own(own_fd)
+        meant = self.meant(dir_fd, path)
+        how = os.O_PATH | (os.O_NOFOLLOW if flags & AT_SYMLINK_NOFOLLOW else 0)
+        try:
+            return kernel.openat2(AT_FDCWD, meant, how, kernel.RESOLVE_NO_MAGICLINKS | kernel.RESOLVE_CACHED)
+        except OSError as error:
+            if error.errno not in NOT_CACHED:
+                raise
+        return _open_in(meant, how, roots)
+
+    def _name_of(self, fd: int) -> str:
+        """Return the path of an open file, or of the working directory: readlink(2) in /proc, which asks no file system."""
+        name = os.readlink(f"{self._place}/{_own(fd)}")
+        kernel.seccomp_waits(self._listener_fd, self._question)
+        if not name.startswith("/"):  # a pipe, a socket
+            raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+        return name
+
+    def _open_own(self, fd: int) -> int:
+        opened = os.open(f"{self._place}/{_own(fd)}", os.O_PATH | os.O_CLOEXEC)
+        try:
+            kernel.seccomp_waits(self._listener_fd, self._question)
+        except OSError:
+            os.close(opened)
+            raise
+        return opened
+
+
+def _no_memory() -> OSError:
+    return OSError(errno.EFAULT, os.strerror(errno.EFAULT))
+
+
+def check_inside(real: str, roots: Iterable[str]) -> None:
+    """Refuse a file whose path, as the kernel knows it now, is in none of `roots`. Raises OSError."""
+    if not any(real == root or real.startswith(f"{root}/") for root in roots):
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+
+def _own(fd: int) -> str:
+    return "cwd" if fd == AT_FDCWD else f"fd/{fd}"
+
+
+def _own_fd(path: bytes) -> int | None:
+    name = os.fsdecode(path)
+    for prefix in _OWN_FDS:
+        number = name.removeprefix(prefix)
+        if number != name and number.isdecimal():
+            return int(number)
+    return None
+
+
+def _open_in(path: str, how: int, roots: Iterable[str]) -> int:
+    for root in roots:
+        name = components(root)
+        relative = inside(components(path), [name])
+        if relative is not None:
+            return _open_beneath(root, "/".join(relative), how, name)
+    raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+
+def _open_beneath(root: str, relative: str, how: int, name: list[str]) -> int:
+    root_fd = os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        return open_beneath(root_fd, relative, how, [name])
+    except OSError as error:
+        if error.errno == errno.EXDEV:
+            raise PermissionError(errno.EPERM, os.strerror(errno.EPERM)) from None
+        raise
+    finally:
+        os.close(root_fd)
