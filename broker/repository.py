@@ -10,6 +10,7 @@ Sources: gitrepository-layout(5), git-config(1), git-worktree(1), reftable's for
 import os
 import re
 import stat
+from time import time_ns
 
 from broker.beneath import SpentError
 from broker.jail import Jail, Located, OutsideError
@@ -21,6 +22,11 @@ INDEX_BYTES = 32 << 20
 _DEEPEST = 8
 """Repositories within repositories, included files and chains of alternates that are followed."""
 
+_PLAIN: dict[tuple[int, int], int] = {}
+"""Folders that held files alone, by device and inode, and when they had last been changed: nobody can set that time."""
+
+_MOST_PLAIN = 4096
+_SETTLED_NS = 1_000_000_000
 _MOST_PARTS = 128
 """A folder that lies deeper is too deep."""
 
@@ -55,6 +61,18 @@ def check(jail: Jail, located: Located, *, files: bool) -> None:
     except (OutsideError, SpentError, OSError, UnreadableError, ValueError) as error:
         said = f"the path {error}" if isinstance(error, OutsideError) else "it cannot be looked into"
         raise PolicyDenied(f"the repository is not used: {search.what}: {said}") from None
+
+
+def _is_known(status: os.stat_result) -> bool:
+    return _PLAIN.get((status.st_dev, status.st_ino)) == status.st_ctime_ns
+
+
+def _know(status: os.stat_result) -> None:
+    """Remember a folder that holds files alone. One that has just been changed may change again at the same time."""
+    if time_ns() - status.st_ctime_ns > _SETTLED_NS:
+        if len(_PLAIN) >= _MOST_PLAIN:
+            _PLAIN.clear()
+        _PLAIN[status.st_dev, status.st_ino] = status.st_ctime_ns
 
 
 class _Search:
@@ -124,16 +142,25 @@ class _Search:
         if place.count("/") > _MOST_PARTS:
             raise UnreadableError
         self._budget.spend(1)
+        before, plain = os.fstat(fd), True
         with os.scandir(fd) as entries:
             for entry in entries:
                 if entry.is_symlink():
+                    plain = False
                     links.append(os.path.join(place, entry.name))
                 elif entry.is_dir(follow_symlinks=False) and entry.name not in left_out:
-                    inner = os.open(entry.name, _FOLDER | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
-                    try:
-                        self._walk_folder(inner, os.path.join(place, entry.name), links, frozenset())
-                    finally:
-                        os.close(inner)
+                    plain = False
+                    if not _is_known(entry.stat(follow_symlinks=False)):
+                        self._walk_further(fd, os.path.join(place, entry.name), links)
+        if plain:
+            _know(before)
+
+    def _walk_further(self, fd: int, place: str, links: list[str]) -> None:
+        inner = os.open(os.path.basename(place), _FOLDER | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
+        try:
+            self._walk_folder(inner, place, links, frozenset())
+        finally:
+            os.close(inner)
 
     def _objects(self, folder: str, depth: int) -> None:
         self._bound(depth)
