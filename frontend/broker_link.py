@@ -1,9 +1,9 @@
 """The frontend's end of the connection to the broker, on the event loop: one call in, one envelope out.
 
 Always true: never more requests are unanswered than the broker allows, and those that wait are sent in their
-order; a call that is cancelled is cancelled at the broker and still holds its place until its result came;
-when the broker is gone every call, in flight or later, gets the same generic envelope. Must not: wait for
-anything but the loop.
+order; a call that is cancelled is cancelled at the broker and still holds its place until its result came; one
+that is cancelled while it waits is sent in its turn all the same, as one that was malformed; when the broker is
+gone every call, in flight or later, gets the same generic envelope. Must not: wait for anything but the loop.
 """
 
 import asyncio
@@ -11,9 +11,9 @@ import os
 from collections import deque
 from collections.abc import Awaitable, Callable
 
-from frontend.tools import BROKER_GONE, Explain, Run, ToolCall
+from frontend.tools import BROKER_GONE, CANCELLED_EARLY, Explain, Malformed, Run, ToolCall
 from protocol.client import READ_BYTES, BrokerGone, ClientConnection
-from protocol.messages import CommandResult, Description, Progress, Result, Welcome
+from protocol.messages import CommandResult, Description, Progress, Result, Tool, Welcome
 
 Reporter = Callable[[Progress], Awaitable[None]]
 
@@ -69,12 +69,24 @@ class BrokerLink:
         self.resume()
 
     async def call(self, call: ToolCall, report: Reporter | None = None) -> CommandResult:
-        """Return the envelope of `call`; `report` is awaited for each progress report of a run."""
+        """Return the envelope of `call`; `report` is awaited for each progress report of a run.
+
+        Cancelled, it ends when the broker has answered all the same: then the trail has its outcome. Nothing runs if the
+        broker had not heard of it yet.
+        """
+        is_cancelled = await self._turn()
+        if is_cancelled:
+            call, report = _unheard(call), None
         answer = await self._ask(lambda: self._encode(call, progress=report is not None), report)
+        if is_cancelled:
+            raise asyncio.CancelledError
         return answer.result if isinstance(answer, Result) else BROKER_GONE
 
     async def describe(self) -> Description | None:
         """Return the policy in force, None if the broker is gone."""
+        if await self._turn():
+            self._give_turn()
+            raise asyncio.CancelledError
         answer = await self._ask(self._connection.describe, None)
         return answer if isinstance(answer, Description) else None
 
@@ -100,42 +112,47 @@ class BrokerLink:
     async def _ask(
         self, encode: Callable[[], tuple[int, bytes]], report: Reporter | None
     ) -> Result | Description | None:
-        await self._turn()
+        """Send a request, whose turn has come, and return its answer; None if the broker is gone."""
         if self._gone:
             return None
         request_id, frame = encode()
         asked = self._asked[request_id] = _Asked()
         self._send(frame)
-        try:
-            while isinstance(news := await asked.news(), Progress):
-                if report is not None:
+        is_cancelled = False
+        while True:
+            try:
+                news = await asked.news()
+                if not isinstance(news, Progress):
+                    break
+                if report is not None and not is_cancelled:
                     await report(news)
-        except asyncio.CancelledError:
-            self._send(self._connection.cancel(request_id))
-            raise
+            except asyncio.CancelledError:
+                is_cancelled = True
+                self._send(self._connection.cancel(request_id))
+        if is_cancelled:
+            raise asyncio.CancelledError
         return news
 
-    async def _turn(self) -> None:
-        """Wait until a request may be sent, in the order of asking."""
+    async def _turn(self) -> bool:
+        """Wait until a request may be sent, in the order of asking; return whether it was cancelled meanwhile."""
         if self._free > 0 or self._gone:
             self._free -= 1
-            return
+            return False
         turn = self._loop.create_future()
         self._turns.append(turn)
-        try:
-            await turn
-        except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():
-                self._give_turn()
-            raise
+        is_cancelled = False
+        while not turn.done():
+            try:
+                await asyncio.shield(turn)
+            except asyncio.CancelledError:
+                is_cancelled = True
+        return is_cancelled
 
     def _give_turn(self) -> None:
-        while self._turns:
-            turn = self._turns.popleft()
-            if not turn.done():
-                turn.set_result(None)
-                return
-        self._free += 1
+        if self._turns:
+            self._turns.popleft().set_result(None)
+        else:
+            self._free += 1
 
     def _read(self) -> None:
         try:
@@ -190,3 +207,11 @@ class BrokerLink:
         self._asked.clear()
         while self._turns:
             self._give_turn()
+
+
+def _unheard(call: ToolCall) -> Malformed:
+    """Return how a call is reported that was cancelled while it waited for its turn."""
+    if isinstance(call, Malformed):
+        return call
+    tool = Tool.RUN if isinstance(call, Run) else Tool.EXPLAIN
+    return Malformed(tool, call.untrusted_command, CANCELLED_EARLY)

@@ -1,14 +1,15 @@
 """One client's connection as the SDK's server sees it, in the era of the protocol that its first request opens.
 
 Always true: the first request decides between the handshake era (2024-11-05 to 2025-11-25) and the era in
-which every request carries its own envelope (2026-07-28), once; a claim of the other era is refused. Must
-not: read or write.
+which every request carries its own envelope (2026-07-28), once; a claim of the other era is refused; a call of
+a tool that the SDK refuses, for whatever reason, is reported before it is answered. Must not: read or write.
 
 The SDK's own loop does the same on memory streams, with a task for each hop: that is most of the time of a
 call that does nothing. Its kernel, `ServerRunner`, is quick, and used here as it is.
 """
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any
 
 from mcp.server.connection import Connection, NotifyOnlyOutbound
@@ -17,22 +18,47 @@ from mcp.server.runner import ServerRunner, serve_one
 from mcp.shared.dispatcher import DispatchContext, Outbound
 from mcp.shared.exceptions import MCPError
 from mcp.shared.inbound import InboundLadderRejection, classify_inbound_request
+from mcp.shared.jsonrpc_dispatcher import handler_exception_to_error_data
 from mcp.shared.transport_context import TransportContext
 from mcp_types import INVALID_REQUEST, PROTOCOL_VERSION_META_KEY, UNSUPPORTED_PROTOCOL_VERSION
 from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 
+from frontend.glimpse import Seen
+
 Context = DispatchContext[TransportContext]
 Params = Mapping[str, Any] | None
 
+TOOL_CALL = "tools/call"
 SEAL = "untrusted"
 """The one key under which the arguments of a tool call reach its handler, whatever they are."""
+
+_NO_ID = "Invalid Request: a call without an id is not handled"
+
+ReportLost = Callable[[Seen, str], Coroutine[None, None, None] | None]
+"""Tells of a tool call that no handler will see, and why; None where it calls no tool of ours."""
+
+
+class Sealed:
+    """The arguments of a tool call, and whether a handler has taken the call."""
+
+    __slots__ = ("is_taken", "untrusted")
+
+    def __init__(self, untrusted: object) -> None:
+        self.untrusted = untrusted
+        self.is_taken = False
+
+    def take(self) -> object:
+        """Return the arguments to the handler, which answers for the call from now on."""
+        self.is_taken = True
+        return self.untrusted
 
 
 class Eras:
     """Routes requests and notifications to the server in the era of the connection."""
 
-    def __init__(self, server: Server[Any], outbound: Outbound) -> None:
+    def __init__(self, server: Server[Any], outbound: Outbound, report_lost: ReportLost) -> None:
         self._server = server
+        self._report_lost = report_lost
         self._state: dict[str, Any] = {}
         self._notify_only = NotifyOnlyOutbound(outbound)
         self._handshake = ServerRunner(server, Connection.for_loop(outbound), self._state)
@@ -45,16 +71,41 @@ class Eras:
 
     async def on_request(self, context: Context, method: str, params: Params) -> dict[str, Any]:
         """Return the result of a request. Raises MCPError or pydantic's ValidationError."""
-        if method == "tools/call":
-            params = sealed(params)
+        if method != TOOL_CALL:
+            return await self._route(context, method, params)
+        given = params or {}
+        sealed = Sealed(given.get("arguments", {}))
+        try:
+            return await self._route(context, method, {**given, "arguments": {SEAL: sealed}})
+        except (Exception, asyncio.CancelledError) as failure:
+            if not sealed.is_taken:
+                await self._report(Seen.of(None, method, given), failure)
+            raise
+
+    def note_lost(self, seen: Seen, fault: str) -> Coroutine[None, None, None] | None:
+        """Return what reports a message that will not be handled, None if it calls no tool of ours."""
+        return self._report_lost(seen, fault) if TOOL_CALL in seen.methods else None
+
+    async def _report(self, seen: Seen, failure: BaseException) -> None:
+        known = handler_exception_to_error_data(failure)
+        reported = self.note_lost(seen, known.message if known else "internal error")
+        if reported is not None:
+            await reported
+
+    def _route(self, context: Context, method: str, params: Params) -> Awaitable[dict[str, Any]]:
         if self._is_modern:
-            return await self._on_modern_request(context, method, params)
+            return self._on_modern_request(context, method, params)
         if method != "initialize" and _has_envelope(params):
             raise MCPError(code=INVALID_REQUEST, message="this connection was opened in the handshake era")
-        return await self._handshake.on_request(context, method, params)
+        return self._handshake.on_request(context, method, params)
 
     async def on_notify(self, context: Context, method: str, params: Params) -> None:
-        """Hand a notification to the server."""
+        """Hand a notification to the server. A tool call without an id is none, and nothing runs."""
+        if method == TOOL_CALL:
+            reported = self.note_lost(Seen.of(None, method, params), _NO_ID)
+            if reported is not None:
+                await reported
+            return
         if not self._is_modern:
             await self._handshake.on_notify(context, method, params)
             return
@@ -88,9 +139,3 @@ def _has_envelope(params: Params) -> bool:
     """Say whether a request carries the protocol version, which only the later era has."""
     meta = (params or {}).get("_meta")
     return isinstance(meta, Mapping) and PROTOCOL_VERSION_META_KEY in meta
-
-
-def sealed(params: Params) -> dict[str, Any]:
-    """Wrap the arguments of a tool call: no model of the SDK may refuse them before the broker has heard of them."""
-    given = dict(params or {})
-    return {**given, "arguments": {SEAL: given.get("arguments", {})}}

@@ -1,8 +1,8 @@
 """JSON-RPC 2.0 messages from lines of bytes, without I/O: strict where a lenient reader could be led astray.
 
 Always true: what is no well-formed message is answered with an error, never repaired and never dropped
-without a word; of two keys with one name neither wins; memory is bounded by the longest line. Must not: know
-what a method means.
+without a word, and with its id if that can be seen; of two keys with one name neither wins; memory is bounded
+by the longest line. Must not: know what a method means.
 
 Source: https://www.jsonrpc.org/specification, and the MCP schema for what an id may be.
 """
@@ -11,6 +11,8 @@ import json
 from typing import Any, NamedTuple
 
 import msgspec
+
+from frontend.glimpse import ID_CHARACTERS, AnyId, Glimpse, Seen, look
 
 LINE_LIMIT_BYTES = 16 * 1024 * 1024
 """The longest line that is read. A command of 10 MB must still be readable as a request to get its typed refusal."""
@@ -23,8 +25,8 @@ INVALID_REQUEST = -32600
 INVALID_PARAMS = -32602
 INTERNAL_ERROR = -32603
 
-ID_CHARACTERS = 1024
-"""The longest id of text; it is held and echoed."""
+BATCH_MESSAGES = 64
+"""How many messages of a batch are answered each with its id; none of them is handled."""
 
 RequestId = int | str
 
@@ -38,17 +40,22 @@ class Message(NamedTuple):
 
 
 class Invalid(Exception):
-    """A line that is no message: the error to answer with. `id` is None where none could be read."""
+    """A line that is no message: the error to answer with, and what could be seen of each message on it."""
 
-    def __init__(self, code: int, message: str, request_id: RequestId | None = None) -> None:
+    def __init__(self, code: int, message: str, batch: list[Any] | None = None) -> None:
         super().__init__(message)
         self.code = code
         self.message = message
-        self.id = request_id
+        self.batch = batch
+        self.seen: tuple[Seen, ...] = ()
 
 
 class LineTooLong(Exception):
-    """A line has passed the limit; the rest of it will be skipped."""
+    """A line was longer than the limit, and its end has come."""
+
+    def __init__(self, seen: Seen) -> None:
+        super().__init__()
+        self.seen = seen
 
 
 class Lines:
@@ -58,16 +65,16 @@ class Lines:
         self._limit_bytes = limit_bytes
         self._untrusted = bytearray()
         self._searched_bytes = 0
-        self._skipping = False
+        self._too_long: Glimpse | None = None
 
     def feed(self, untrusted: bytes) -> None:
         """Take what was read; b"" is the end, which ends the last line too."""
-        self._untrusted += untrusted or (b"\n" if self._untrusted else b"")
+        self._untrusted += untrusted or (b"\n" if self._untrusted or self._too_long else b"")
 
     def take(self) -> bytes | None:
         """Return the next line without its end, or None when more must be read.
 
-        Raises LineTooLong once a line.
+        Raises LineTooLong at the end of one that is longer than the limit.
         """
         end = self._untrusted.find(b"\n", self._searched_bytes)
         if end < 0:
@@ -76,20 +83,18 @@ class Lines:
         line = bytes(self._untrusted[:end])
         del self._untrusted[: end + 1]
         self._searched_bytes = 0
-        if self._skipping:
-            self._skipping = False
-            return self.take()
-        if len(line) > self._limit_bytes:
-            raise LineTooLong
+        if self._too_long or len(line) > self._limit_bytes:
+            glimpse = self._too_long or Glimpse()
+            self._too_long = None
+            glimpse.feed(line)
+            raise LineTooLong(glimpse.seen)
         return line
 
     def _note_unfinished(self) -> None:
-        if not self._skipping and len(self._untrusted) > self._limit_bytes:
-            self._skipping = True
-            self._untrusted.clear()
-            self._searched_bytes = 0
-            raise LineTooLong
-        if self._skipping:
+        if self._too_long is None and len(self._untrusted) > self._limit_bytes:
+            self._too_long = Glimpse()
+        if self._too_long:
+            self._too_long.feed(bytes(self._untrusted))
             self._untrusted.clear()
         self._searched_bytes = len(self._untrusted)
 
@@ -99,20 +104,38 @@ def decode(untrusted_line: bytes) -> Message | None:
 
     Raises Invalid.
     """
-    value = _decode_json(untrusted_line)
+    try:
+        return _message(_decode_json(untrusted_line))
+    except Invalid as invalid:
+        whole = invalid.batch is None
+        invalid.seen = (look(untrusted_line),) if whole else _look_into_batch(invalid.batch or [])
+        raise
+
+
+def _look_into_batch(untrusted: list[Any]) -> tuple[Seen, ...]:
+    """Return what can be seen of each message; what is not looked at, or an empty batch, counts as one."""
+    seen = [look(json.dumps(each).encode()) for each in untrusted[:BATCH_MESSAGES]]
+    if not seen or len(untrusted) > len(seen):
+        seen.append(Seen())
+    return tuple(seen)
+
+
+def _message(value: Any) -> Message | None:
+    if isinstance(value, list):
+        fault = "Invalid Request: the message is a batch; send one message a line"
+        raise Invalid(INVALID_REQUEST, fault, value)
     if not isinstance(value, dict):
-        what = "a batch; send one message a line" if isinstance(value, list) else "not an object"
-        raise Invalid(INVALID_REQUEST, f"Invalid Request: the message is {what}")
+        raise Invalid(INVALID_REQUEST, "Invalid Request: the message is not an object")
     request_id = _id(value)
     if value.get("jsonrpc") != "2.0":
-        raise Invalid(INVALID_REQUEST, 'Invalid Request: jsonrpc must be "2.0"', request_id)
+        raise Invalid(INVALID_REQUEST, 'Invalid Request: jsonrpc must be "2.0"')
     if "method" not in value and ("result" in value or "error" in value):
         return None
     method, params = value.get("method"), value.get("params")
     if not isinstance(method, str):
-        raise Invalid(INVALID_REQUEST, "Invalid Request: method must be a string", request_id)
+        raise Invalid(INVALID_REQUEST, "Invalid Request: method must be a string")
     if not isinstance(params, dict | None):
-        raise Invalid(INVALID_PARAMS, "Invalid params: params must be an object", request_id)
+        raise Invalid(INVALID_PARAMS, "Invalid params: params must be an object")
     return Message(method, params, request_id)
 
 
@@ -205,7 +228,7 @@ def answer(request_id: RequestId, result: dict[str, Any]) -> bytes:
     return encode({"jsonrpc": "2.0", "id": request_id, "result": result})
 
 
-def error(request_id: RequestId | None, code: int, message: str, data: Any = None) -> bytes:
+def error(request_id: AnyId | None, code: int, message: str, data: Any = None) -> bytes:
     """Return the line that says that a request failed; `data` None is left out."""
     body: dict[str, Any] = {"code": code, "message": message}
     if data is not None:

@@ -5,6 +5,7 @@ refusal is data, not an error. The tool layer itself is `tools`; this is its onl
 types.
 """
 
+from collections.abc import Coroutine
 from importlib import metadata
 from typing import Any
 
@@ -16,6 +17,7 @@ from mcp.shared.exceptions import MCPError
 from frontend import tools
 from frontend.broker_link import BrokerLink, Reporter
 from frontend.eras import SEAL
+from frontend.glimpse import Seen
 from protocol.messages import CommandResult, Progress, Tool
 
 NAME = "hardened-terminal-mcp"
@@ -44,7 +46,8 @@ class Answers:
         """Answer `tools/call`. An unknown tool is an error of the protocol, anything else an envelope."""
         if params.name not in _NAMES:
             raise MCPError(code=types.INVALID_PARAMS, message=f"Unknown tool; there are: {', '.join(_NAMES)}")
-        call = tools.read_call(Tool(params.name), (params.arguments or {}).get(SEAL))
+        sealed = (params.arguments or {})[SEAL]
+        call = tools.read_call(Tool(params.name), sealed.take())
         return _as_tool_result(await self._link.call(call, _reporter(context)))
 
     async def list_resources(
@@ -70,6 +73,21 @@ class Answers:
             raise MCPError(code=types.INTERNAL_ERROR, message="Internal error")
         text = types.TextResourceContents(uri=tools.POLICY_URI, mime_type="text/plain", text=description.text)
         return types.ReadResourceResult(contents=[text])
+
+
+def report_lost(link: BrokerLink, seen: Seen, fault: str) -> Coroutine[None, None, None] | None:
+    """Return what tells the broker of a tool call that no handler will see, None if it names no tool of ours."""
+    tool = next((name for name in seen.names if name in _NAMES), None)
+    if not isinstance(tool, str):
+        return None
+    arguments = seen.arguments
+    is_excerpt = isinstance(arguments, bytes)
+    shown = arguments.decode("utf-8", "backslashreplace") if is_excerpt else tools.shown(arguments)
+    return _report(link, tools.Malformed(Tool(tool), shown, fault))
+
+
+async def _report(link: BrokerLink, call: tools.Malformed) -> None:
+    await link.call(call)
 
 
 def server(link: BrokerLink, programs: tuple[str, ...]) -> Server[Any]:

@@ -6,6 +6,7 @@ does not read is bounded, since neither its requests nor their results are read 
 """
 
 import asyncio
+import functools
 import gc
 import os
 import signal
@@ -14,6 +15,7 @@ from frontend import mcp_answers, quiet
 from frontend.broker_link import BrokerLink
 from frontend.conversation import Conversation
 from frontend.eras import Eras
+from frontend.glimpse import Seen
 from frontend.transport import Input, Output
 from protocol.client import READ_BYTES, BrokerGone, ClientConnection
 
@@ -36,12 +38,18 @@ class Session:
         self._conversation = Conversation(loop, self._write, self._balance)
         self._input = Input(stdin, loop, self._receive, self._end_input)
         programs = connection.welcome.programs if connection.welcome else ()
-        self._conversation.serve(Eras(mcp_answers.server(self._link, programs), self._conversation))
+        server = mcp_answers.server(self._link, programs)
+        lost = functools.partial(mcp_answers.report_lost, self._link)
+        self._conversation.serve(Eras(server, self._conversation, lost))
 
     async def run(self) -> None:
-        """Serve until the end."""
+        """Serve until the end; then nothing more is read from the client."""
         self._input.resume()
         await self._ended
+        self._input_ended = True
+        self._input.pause()
+        self._link.resume()
+        await self._conversation.end()
         self._output.close()
 
     def end(self) -> None:
@@ -49,7 +57,7 @@ class Session:
         if not self._ended.done():
             self._ended.set_result(None)
 
-    def _receive(self, untrusted_line: bytes | None) -> None:
+    def _receive(self, untrusted_line: bytes | Seen) -> None:
         self._conversation.receive(untrusted_line)
         if self._conversation.is_full:
             self._input.pause()

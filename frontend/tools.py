@@ -52,6 +52,9 @@ BROKER_GONE = CommandResult(
 )
 """What every call gets once the broker cannot be asked any more. Generic: a client learns nothing about why."""
 
+CANCELLED_EARLY = "cancelled by the client or by the end of the server, before it was judged"
+"""What the trail says of a call that was never sent as one; nobody is answered."""
+
 _EXPECTED = {
     Tool.RUN: '{"command": string, "cwd": string or null (optional)}',
     Tool.EXPLAIN: '{"command": string}',
@@ -62,7 +65,7 @@ def read_call(tool: Tool, untrusted: object) -> ToolCall:
     """Return the call that `untrusted`, the value of `arguments`, makes of `tool`."""
     problem = _problem(tool, untrusted)
     if problem is not None or not isinstance(untrusted, dict):
-        return Malformed(tool, _shown(untrusted), f"{problem}; expected {_EXPECTED[tool]}")
+        return Malformed(tool, shown(untrusted), f"{problem}; expected {_EXPECTED[tool]}")
     if tool is Tool.RUN:
         return Run(untrusted["command"], untrusted.get("cwd"))
     return Explain(untrusted["command"])
@@ -74,7 +77,7 @@ def _problem(tool: Tool, untrusted: object) -> str | None:
     allowed = ("command", "cwd") if tool is Tool.RUN else ("command",)
     unknown = [name for name in untrusted if name not in allowed]
     if unknown:
-        return f"unknown argument {_shown(unknown[0])[:100]}"
+        return f"unknown argument {shown(unknown[0])[:100]}"
     if "command" not in untrusted:
         return "the argument command is missing"
     if not isinstance(untrusted["command"], str):
@@ -92,7 +95,7 @@ def _kind(value: object) -> str:
     return kinds.get(type(value), "an object")
 
 
-def _shown(untrusted: object) -> str:
+def shown(untrusted: object) -> str:
     """Return JSON text of whatever came, for the audit trail; its length is cut where it is sent."""
     try:
         return json.dumps(untrusted)

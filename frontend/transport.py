@@ -11,6 +11,7 @@ import stat
 from collections import deque
 from collections.abc import Callable
 
+from frontend.glimpse import Seen
 from frontend.jsonrpc import Lines, LineTooLong
 
 READ_BYTES = 256 * 1024
@@ -19,14 +20,14 @@ READ_BYTES = 256 * 1024
 class Input:
     """Reads lines.
 
-    `on_line` gets each one, None for one that was too long; `on_end` comes once, after the last.
+    `on_line` gets each one, what could be seen of it if it was too long; `on_end` comes once, after the last.
     """
 
     def __init__(
         self,
         fd: int,
         loop: asyncio.AbstractEventLoop,
-        on_line: Callable[[bytes | None], None],
+        on_line: Callable[[bytes | Seen], None],
         on_end: Callable[[], None],
     ) -> None:
         self._fd = fd
@@ -92,8 +93,8 @@ class Input:
         while self._reading:
             try:
                 line = self._lines.take()
-            except LineTooLong:
-                self._on_line(None)
+            except LineTooLong as too_long:
+                self._on_line(too_long.seen)
                 continue
             if line is None:
                 break

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.support.envelope import Envelope
+from tests.support.processes import unique_seconds
 from tests.support.raw_client import Message, RawClient, envelope_in
+from tests.support.trail import about
 
 PARSE_ERROR = -32700
 INVALID_REQUEST = -32600
@@ -167,6 +169,51 @@ def test_two_commands_in_one_call_are_refused(raw: RawClient) -> None:
     )
     assert answer_to(raw, line)["error"]["code"] == PARSE_ERROR
     assert not (raw.place.jail / "twice.txt").exists()
+
+
+ARGUMENTS_OF_REFUSED_CALLS = {
+    "nested too deeply": b'{"command":"touch @","x":' + b"[" * 900 + b"]" * 900 + b"}",
+    "a number with thousands of digits": b'{"command":"touch @","x":' + b"9" * 6_000 + b"}",
+    "a key twice": b'{"command":"touch @","command":"touch @"}',
+    "a key twice, further in": b'{"command":"touch @","x":{"a":1,"a":2}}',
+    "no number": b'{"command":"touch @","x":NaN}',
+    "invalid UTF-8": b'{"command":"touch @ \xff"}',
+    "metadata that is none": b'{"command":"touch @"},"_meta":"x"',
+    "a token that is none": b'{"command":"touch @"},"_meta":{"progressToken":{}}',
+    "a task that is none": b'{"command":"touch @"},"task":7',
+    "a line that is too long": b'{"command":"touch @ ' + b"x" * 17_000_000 + b'"}',
+}
+
+
+@pytest.mark.parametrize("tool", ["run_command", "explain_command"])
+@pytest.mark.parametrize("case", ARGUMENTS_OF_REFUSED_CALLS)
+@pytest.mark.parametrize("id_first", [True, False], ids=["id first", "id last"])
+def test_a_call_that_is_no_message_is_answered_with_its_id_and_recorded_once(
+    raw: RawClient, case: str, tool: str, *, id_first: bool
+) -> None:
+    mark = f"by-{unique_seconds()}"
+    arguments = ARGUMENTS_OF_REFUSED_CALLS[case].replace(b"@", mark.encode())
+    request_id = b'"id":"line","jsonrpc":"2.0"'
+    call = b'"method":"tools/call","params":{"name":"%b","arguments":%b}' % (tool.encode(), arguments)
+    parts = (request_id, call) if id_first else (call, request_id)
+    answer = answer_to(raw, b"{" + b",".join(parts) + b"}\n")
+    assert answer["id"] == "line"
+    assert answer["error"]["code"] in {PARSE_ERROR, INVALID_REQUEST, INVALID_PARAMS}
+    (record,) = about(raw.place.trail, mark)
+    assert (record["record_type"], record["tool"], record["code"]) == ("outcome", tool, "PARSE_ERROR")
+    assert not (raw.place.jail / mark).exists()
+
+
+@pytest.mark.parametrize("request_id", [1.5, None, True, [], {}, 2**70, "x" * 2_000], ids=repr)
+def test_a_call_whose_id_is_none_is_recorded_and_does_not_run(raw: RawClient, request_id: object) -> None:
+    mark = f"by-{unique_seconds()}"
+    params = {"name": "run_command", "arguments": {"command": f"touch {mark}"}}
+    message = {"jsonrpc": "2.0", "id": request_id, "method": "tools/call", "params": params}
+    answer = answer_to(raw, json.dumps(message).encode() + b"\n")
+    assert answer["error"]["code"] == INVALID_REQUEST
+    assert answer["id"] == (request_id if isinstance(request_id, float) or request_id == 2**70 else None)
+    assert len(about(raw.place.trail, mark)) == 1
+    assert not (raw.place.jail / mark).exists()
 
 
 @pytest.mark.parametrize("name", ["run", "RUN_COMMAND", "run_command ", "", "__class__", 7, None])

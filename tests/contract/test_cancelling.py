@@ -1,5 +1,6 @@
 """Cancellation, progress and a client that goes away: what runs is killed, and the trail has its outcome."""
 
+import json
 import os
 import signal
 from pathlib import Path
@@ -34,6 +35,22 @@ def test_a_cancelled_call_is_killed_recorded_and_never_answered(raw: RawClient) 
         lambda: _types(raw.place, seconds) == ["attempt", "outcome"], "the outcome of a cancelled call"
     )
     assert raw.run("echo next").stdout == "next\n"
+
+
+@pytest.mark.parametrize("tool", ["run_command", "explain_command"])
+def test_a_call_that_is_cancelled_in_the_same_write_never_runs_and_is_recorded_once(
+    raw: RawClient, tool: str
+) -> None:
+    mark = unique_seconds()
+    params = {"name": tool, "arguments": {"command": f"touch made-{mark}"}}
+    call = {"jsonrpc": "2.0", "id": "both", "method": "tools/call", "params": params}
+    cancel = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "both"}}
+    raw.send_bytes(json.dumps(call).encode() + b"\n" + json.dumps(cancel).encode() + b"\n")
+    assert raw.run("echo next").stdout == "next\n"
+    (record,) = about(raw.place.trail, mark)
+    assert (record["record_type"], record["tool"], record["code"]) == ("outcome", tool, "PARSE_ERROR")
+    assert "cancelled" in record["policy_reason"]
+    assert not (raw.place.jail / f"made-{mark}").exists()
 
 
 def test_cancelling_what_is_unknown_or_done_changes_nothing(raw: RawClient) -> None:

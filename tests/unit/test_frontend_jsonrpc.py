@@ -21,7 +21,20 @@ def test_a_line_that_is_no_message_is_answered_with_its_error(case):
     line = bytes.fromhex(case["hex"]) if "hex" in case else case["line"].encode()
     with pytest.raises(Invalid) as caught:
         jsonrpc.decode(line)
-    assert (caught.value.code, caught.value.id) == (case["code"], case["id"])
+    (seen,) = caught.value.seen
+    assert (caught.value.code, seen.id) == (case["code"], case["id"])
+    assert json.loads(jsonrpc.error(seen.id, case["code"], "no"))["id"] == case["id"]
+
+
+def test_each_message_of_a_batch_is_seen_and_what_is_too_much_counts_as_one():
+    one = {"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {"name": "run_command"}}
+    with pytest.raises(Invalid, match="batch") as caught:
+        jsonrpc.decode(json.dumps([one, 5, {"id": "a"}]).encode())
+    assert [seen.id for seen in caught.value.seen] == [7, None, "a"]
+    assert caught.value.seen[0].names == ("run_command",)
+    with pytest.raises(Invalid, match="batch") as caught:
+        jsonrpc.decode(json.dumps([one] * 1000).encode())
+    assert [seen.id for seen in caught.value.seen] == [7] * 64 + [None]
 
 
 @pytest.mark.parametrize("depth", [150, 2000, 200_000])
@@ -101,8 +114,8 @@ def outcomes(lines: Lines, *pieces: bytes) -> list[bytes | str]:
         while True:
             try:
                 line = lines.take()
-            except LineTooLong:
-                seen.append("too long")
+            except LineTooLong as too_long:
+                seen.append("too long" if too_long.seen.id is None else f"too long: {too_long.seen.id}")
                 continue
             if line is None:
                 break
@@ -119,6 +132,14 @@ def test_a_line_over_the_limit_is_told_once_and_the_next_one_is_read(step):
 
 def test_a_line_over_the_limit_that_never_ends_is_not_kept():
     lines = Lines(1000)
-    assert outcomes(lines, *([b"x" * 900] * 1000)) == ["too long"]
+    assert outcomes(lines, *([b"x" * 900] * 1000)) == []
     assert len(lines._untrusted) <= 1900
+    assert outcomes(lines, b"") == ["too long"]
     assert outcomes(lines, b"") == []
+
+
+@pytest.mark.parametrize("step", [1, 7, 1000])
+def test_the_id_of_a_line_over_the_limit_is_found_even_behind_what_is_too_much(step):
+    line = b'{"params":{"a":"\\"id\\":7' + b"x" * 100 + b'"},"id":"five","method":"m"}\n'
+    pieces = [line[start : start + step] for start in range(0, len(line), step)]
+    assert outcomes(Lines(50), *pieces, b"ok\n") == ["too long: five", b"ok"]

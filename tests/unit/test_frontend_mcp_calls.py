@@ -128,10 +128,12 @@ def test_the_policy_can_be_read_as_a_resource(client):
 
 
 def test_every_kind_of_bad_line_is_answered_and_the_connection_lives(client):
-    for line in (b"{", b"[]", b"7", b'{"jsonrpc":"2.0","id":1.5,"method":"ping"}', b"\xff", b"[" * 300_000):
+    bad = {b"{": None, b"[]": None, b"7": None, b"\xff": None, b"[" * 300_000: None}
+    bad |= {b'{"jsonrpc":"2.0","id":1.5,"method":"ping"}': 1.5, b'{"id":"a","params":[[': "a"}
+    for line, request_id in bad.items():
         client.send_bytes(line + b"\n")
         answer = client.receive()
-        assert answer["id"] is None
+        assert answer["id"] == request_id
         assert answer["error"]["code"] in (-32700, -32600)
     client.send_bytes(b"\n  \n")
     client.send(id=1, method="ping")
@@ -170,11 +172,12 @@ def test_an_id_in_flight_is_not_taken_twice(client, broker):
     broker.next_request()
     client.call(7, "echo hi")
     assert client.receive()["error"]["code"] == -32600
+    assert "in flight" in broker.next_request().problem
     broker.release()
     assert client.envelope()["stdout"] == "released\n"
     client.call(7, "echo again")
     assert client.envelope()["stdout"] == "again\n"
-    assert len(broker.received) == 2
+    assert len(broker.received) == 3
 
 
 def test_an_unknown_method_is_an_error_and_an_unknown_notification_is_not(client):
@@ -231,29 +234,91 @@ def test_a_cancellation_of_nothing_changes_nothing(client, broker, named):
     assert client.envelope()["stdout"] == "released\n"
 
 
-def test_a_call_that_is_cancelled_before_it_began_leaves_nothing_behind(client, broker):
-    cancel = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}
+def cancellation(request_id):
+    message = {"method": "notifications/cancelled", "params": {"requestId": request_id}}
+    return json.dumps({"jsonrpc": "2.0"} | message).encode() + b"\n"
+
+
+@pytest.mark.parametrize("tool", ["run_command", "explain_command"])
+def test_a_call_that_is_cancelled_before_it_began_is_recorded_and_never_run_or_answered(client, broker, tool):
     run = {"jsonrpc": "2.0", "id": 1, "method": "tools/call"}
-    run["params"] = {"name": "run_command", "arguments": {"command": "hold"}}
-    client.send_bytes(json.dumps(run).encode() + b"\n" + json.dumps(cancel).encode() + b"\n")
-    client.call(2, "echo hi")
-    assert client.envelope()["stdout"] == "hi\n"
+    run["params"] = {"name": tool, "arguments": {"command": "hold"}}
+    client.send_bytes(json.dumps(run).encode() + b"\n" + cancellation(1))
+    client.call(1, "echo the id is free again")
+    assert client.envelope()["stdout"] == "the id is free again\n"
+    report = broker.next_request()
+    assert report.tool == tool
+    assert report.problem.startswith("cancelled by the client")
     # The process ends at the end of this module only if no request is in flight.
 
 
-def test_a_cancelled_call_that_waits_for_its_turn_never_reaches_the_broker():
+def test_a_cancelled_call_that_waits_for_its_turn_is_recorded_in_its_turn_and_never_run():
     with FakeBroker(in_flight=1) as single, McpFrontend(single) as client:
         client.initialize()
         client.call(1, "hold")
         single.next_request()
         client.call(2, "echo two")
+        client.send(
+            id=5, method="tools/call", params={"name": "explain_command", "arguments": {"command": "five"}}
+        )
+        client.call(6, 7)
         client.call(3, "echo three")
+        client.send(id=4, method="ping")
+        assert client.receive()["id"] == 4
+        for waiting in (2, 5, 6):
+            client.send(method="notifications/cancelled", params={"requestId": waiting})
+        client.send(id=4, method="ping")
+        assert client.receive()["id"] == 4
+        single.release()
+        assert [client.receive()["id"] for _ in range(2)] == [1, 3]
+        two, five, six = single.received[1:4]
+        assert all(isinstance(report, MalformedRequest) for report in (two, five, six))
+        assert [(report.tool, report.arguments) for report in (two, five)] == [
+            ("run_command", "echo two"),
+            ("explain_command", "five"),
+        ]
+        assert "command must be a string" in six.problem
+        assert single.received[4].command == "echo three"
+
+
+def test_a_policy_that_is_no_longer_asked_for_is_not_asked_for():
+    with FakeBroker(in_flight=1) as single, McpFrontend(single) as client:
+        client.initialize()
+        client.call(1, "hold")
+        single.next_request()
+        client.send(id=2, method="resources/read", params={"uri": "policy://effective"})
+        client.send(id=4, method="ping")
+        assert client.receive()["id"] == 4
         client.send(method="notifications/cancelled", params={"requestId": 2})
+        client.call(3, "echo three")
         client.send(id=4, method="ping")
         assert client.receive()["id"] == 4
         single.release()
         assert [client.receive()["id"] for _ in range(2)] == [1, 3]
         assert [request.command for request in single.received] == ["hold", "echo three"]
+
+
+def test_a_flood_of_calls_and_cancellations_is_held_back_and_each_is_recorded(client, broker):
+    call = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"run_command","arguments":{"command":"%d"}}}\n'
+    for number in range(4):
+        client.call(f"h{number}", "hold")
+        broker.next_request()
+    pair = call + cancellation(1)
+    fd = client.process.stdin.fileno()
+    os.set_blocking(fd, False)
+    sent = 0
+    while sent < 20_000 and select.select([], [fd], [], 1)[1]:
+        os.write(fd, pair % sent)
+        sent += 1
+    assert 100 < sent < 2000
+    broker.release()
+    client.send(id="p", method="ping")
+    assert {client.receive()["id"] for _ in range(5)} == {"h0", "h1", "h2", "h3", "p"}
+    client.call("last", "echo last")
+    assert client.envelope()["stdout"] == "last\n"
+    reports = [request for request in broker.received if isinstance(request, MalformedRequest)]
+    assert len(reports) == sent
+    assert broker.most_unanswered <= 4
 
 
 # Many at once

@@ -86,12 +86,14 @@ def test_an_envelope_in_a_connection_with_a_handshake_is_refused(client):
     assert client.receive()["error"]["code"] == -32600
 
 
-def test_requests_before_the_handshake_are_refused_and_the_handshake_still_works(broker):
+def test_calls_before_the_handshake_are_refused_and_recorded_and_the_handshake_still_works(broker):
     with McpFrontend(broker) as client:
         client.call(1, "echo hi")
         assert client.receive()["error"]["code"] == -32602
         assert "tools" in client.initialize()["capabilities"]
-    assert broker.received == []
+    (report,) = broker.received
+    assert isinstance(report, messages.MalformedRequest)
+    assert report.arguments == '{"command": "echo hi"}'
 
 
 def test_a_request_sent_together_with_the_handshake_is_served_after_it(broker):
@@ -212,6 +214,35 @@ def test_a_signal_ends_it_cleanly(client, broker, number, busy):
         broker.next_request()
     client.process.send_signal(number)
     quiet_end(client)
+
+
+def test_a_signal_answers_what_is_in_flight_and_records_what_was_not_judged_yet(client, broker):
+    for number in range(30):
+        client.call(number, "hold")
+    for _ in range(4):
+        broker.next_request()
+    client.send(id="p", method="ping")
+    assert client.receive()["id"] == "p"
+    client.process.send_signal(signal.SIGTERM)
+    errors = [client.receive() for _ in range(30)]
+    assert sorted(answer["id"] for answer in errors) == list(range(30))
+    assert {answer["error"]["message"] for answer in errors} == {"The server is ending"}
+    quiet_end(client)
+    kinds = [type(request) for request in broker.received]
+    assert kinds.count(messages.RunRequest) == 4
+    assert kinds.count(messages.MalformedRequest) == 26
+
+
+def test_a_broker_that_says_nothing_does_not_hold_up_the_end(client, broker):
+    client.call(1, "hold")
+    broker.next_request()
+    with broker._taking:
+        for number in range(20):
+            client.call(f"w{number}", "hold")
+        client.send(id="p", method="ping")
+        assert client.receive()["id"] == "p"
+        client.process.send_signal(signal.SIGTERM)
+        assert client.ended()[0] == 0
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])

@@ -9,6 +9,7 @@ from frontend.conversation import Conversation, RequestContext
 from frontend.jsonrpc import Message
 from frontend.tools import Run
 from protocol.client import ClientConnection
+from protocol.messages import MalformedRequest, RunRequest
 from tests.fake_broker import FakeBroker
 
 BOUND_S = 10
@@ -31,7 +32,7 @@ def test_a_link_is_made_of_a_connection_that_was_welcomed(loop):
         BrokerLink(0, ClientConnection("test"), loop)
 
 
-def test_a_turn_that_comes_together_with_a_cancellation_is_handed_on(loop):
+def test_a_turn_that_comes_together_with_a_cancellation_is_used_to_report_it_and_handed_on(loop):
     async def scene(link, broker):
         first = loop.create_task(link.call(Run("hold", None)))
         second = loop.create_task(link.call(Run("echo 2", None)))
@@ -47,8 +48,28 @@ def test_a_turn_that_comes_together_with_a_cancellation_is_handed_on(loop):
         assert (await first).stdout == "released\n"
         assert (await third).stdout == "3\n"
         assert second.cancelled()
+        assert [type(request) for request in broker.received] == [RunRequest, MalformedRequest, RunRequest]
 
     with FakeBroker(in_flight=1) as broker:
+        run(loop, scene(linked(loop, broker), broker))
+
+
+def test_a_cancelled_call_ends_only_when_the_broker_has_answered_however_often_it_is_cancelled(loop):
+    async def scene(link, broker):
+        call = loop.create_task(link.call(Run("hold", None)))
+        while not broker.received:
+            await asyncio.sleep(0)
+        with broker._taking:
+            for _ in range(3):
+                call.cancel()
+                await asyncio.sleep(0)
+                await asyncio.sleep(0)
+            assert not call.done()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        assert link._asked == {}
+
+    with FakeBroker() as broker:
         run(loop, scene(linked(loop, broker), broker))
 
 

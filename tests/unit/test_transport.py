@@ -130,12 +130,12 @@ def test_a_regular_file_is_read_though_it_cannot_be_watched(loop, tmp_path):
     assert (len(reading.lines), reading.ends) == (100_000, 1)
 
 
-def test_a_line_that_is_too_long_is_told_as_none(loop, pipe, monkeypatch):
+def test_of_a_line_that_is_too_long_what_was_seen_is_told(loop, pipe, monkeypatch):
     monkeypatch.setattr("frontend.transport.Lines.__init__.__defaults__", (10,))
-    os.write(pipe[1], b"x" * 11 + b"\nok\n")
+    os.write(pipe[1], b'{"id": 12345}\nok\n')
     reading = Reading(loop, pipe[0])
     reading.until(lambda: len(reading.lines) == 2)
-    assert reading.lines == [None, b"ok"]
+    assert (reading.lines[0].id, reading.lines[1]) == (12345, b"ok")
 
 
 class Writing:
