@@ -34,26 +34,26 @@ def main(arguments: list[str]) -> int:
     """Write the policy, or print a client's snippet. Returns the exit status."""
     parser = _parser()
     options = parser.parse_args(arguments)
-    path = options.output or os.path.join(configuration.config_folder(os.environ), "policy.toml")
+    named = options.output or os.environ.get("HTMCP_POLICY_FILE")
+    path = named or os.path.join(configuration.config_folder(os.environ), "policy.toml")
     if options.client and (options.profile or options.force):
         parser.error(f"--client only prints; write the policy first: {_without_client(arguments)}")
     if options.client:
-        chosen = options.output or os.environ.get("HTMCP_POLICY_FILE")
-        _print_client(options.client, os.path.abspath(chosen or path), chosen=bool(chosen))
+        _print_client(options.client, os.path.abspath(path), chosen=bool(named))
         return 0
-    named = os.environ.get("HTMCP_POLICY_FILE", path)
-    if os.path.realpath(named) != os.path.realpath(path):
-        print(f"note: HTMCP_POLICY_FILE names {named}, which is another policy than {path}", file=sys.stderr)
-    if options.output and _is_beneath(path, os.environ.get("HTMCP_JAIL_ROOT") or os.getcwd()):
+    raw = configuration.read_policy(configuration.shipped_policy_path()).raw
+    if options.output == "-":
+        print(policy_profiles.with_profiles(raw, options.profile).raw.decode(), end="")
+        return 0
+    if named and _is_beneath(path, os.environ.get("HTMCP_JAIL_ROOT") or os.getcwd()):
         print(
             f"note: {path} lies in this folder; in a jail no policy may lie that grants writes: keep it elsewhere",
             file=sys.stderr,
         )
     if options.profile and not options.force and os.path.exists(path):
         return _add(path, options.profile)
-    raw = configuration.read_policy(configuration.shipped_policy_path()).raw
     _write(path, policy_profiles.with_profiles(raw, options.profile).raw, force=options.force)
-    print(_next_steps(os.path.abspath(path), named=options.output is not None))
+    print(_next_steps(os.path.abspath(path), named=named is not None))
     return 0
 
 
@@ -133,7 +133,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--output",
         metavar="FILE",
-        help="where to write it, or which one --client names (default: the user's policy)",
+        help="where to write it, - for standard output, or which one --client names (default: HTMCP_POLICY_FILE, or the "
+        "user's policy)",
     )
     parser.add_argument(
         "--force", action="store_true", help="write it anew; one that is there is kept as FILE.bak, .bak1, …"
@@ -141,7 +142,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--client",
         choices=CLIENTS,
-        help="write nothing; print this client's configuration, with the current folder as the jail",
+        help="write nothing; print this client's configuration, with HTMCP_JAIL_ROOT, or the current folder, as the jail",
     )
     return parser
 
@@ -181,12 +182,13 @@ def _command() -> str:
 
 def _print_client(client: str, policy: str, *, chosen: bool) -> None:
     """Print the snippet on stdout, and on stderr where it belongs and what would keep it from working."""
-    environment = {"HTMCP_JAIL_ROOT": os.getcwd(), "HTMCP_POLICY_FILE": policy}
+    jail = os.path.abspath(os.environ.get("HTMCP_JAIL_ROOT") or os.getcwd())
+    environment = {"HTMCP_JAIL_ROOT": jail, "HTMCP_POLICY_FILE": policy}
     if log := os.environ.get("HTMCP_AUDIT_LOG"):
         environment["HTMCP_AUDIT_LOG"] = os.path.abspath(log)
     server: dict[str, Any] = {"command": _command(), "args": [], "env": environment}
     place, key = CLIENTS[client]
-    notes = [f"for {place}; the jail is this folder"]
+    notes = [f"for {place}; the jail is {'this folder' if jail == os.getcwd() else jail}"]
     if client == "vscode":
         server = {"type": "stdio", **server}
     if client == "claude":
@@ -209,7 +211,7 @@ def _doubts(environment: dict[str, str]) -> list[str]:
     policy = environment["HTMCP_POLICY_FILE"]
     if not os.path.exists(policy):
         return [f"{policy} does not exist yet: write it with {configuration.NAME} init"]
-    jail = os.path.join(os.path.realpath(os.getcwd()), "")
+    jail = os.path.join(os.path.realpath(environment["HTMCP_JAIL_ROOT"]), "")
     if "HTMCP_AUDIT_LOG" not in environment and _is_beneath(configuration.state_folder(os.environ), jail):
         return [f"{jail} holds your audit trail, so it can be no jail: go to the project's own folder"]
     problem = place_of({**os.environ, **environment}).problem

@@ -2,7 +2,7 @@
 
 import os
 
-from broker import configuration, private_folder
+from broker import configuration, policy_file, private_folder
 from broker.arguments import operator_parser
 from broker.configuration import FoundPolicy
 from broker.refusal import StartupError
@@ -14,11 +14,12 @@ def main(arguments: list[str]) -> int:
         "trust",
         "Approve a policy.toml that lies in the jail. A change of the file withdraws the approval.",
         ("hardened-terminal-mcp trust", "hardened-terminal-mcp trust /srv/project/policy.toml"),
-        "0 approved, 78 the file cannot be read or approved",
+        "0 approved, 78 the file cannot be read, is no policy, or cannot be approved",
     )
     parser.add_argument("file", nargs="?", default="policy.toml", help="the policy (default: ./policy.toml)")
     options = parser.parse_args(arguments)
     found = configuration.read_policy(options.file)
+    policy_file.check(found.raw, found.path)
     _approve(found)
     print(f"approved {os.path.realpath(found.path)}, SHA-256 {found.digest}")
     return 0

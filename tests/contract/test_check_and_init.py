@@ -10,6 +10,7 @@ import pytest
 from tests.support.command import COMMAND, EX_CONFIG, Ended, assert_refused, run_cli
 from tests.support.place import POLICY, Place
 
+ROOT = Path(__file__).parents[2]
 USAGE = 2
 EX_IOERR = 74
 
@@ -97,10 +98,15 @@ def test_check_describes_the_policy_as_a_model_is_told(place: Place) -> None:
     assert "sh [writes]: any arguments\n" in ended.stdout
 
 
+def init(place: Place, *arguments: str) -> Ended:
+    """Run `init` for the user's own policy, which no variable replaces."""
+    return run_cli(place, "init", *arguments, HTMCP_POLICY_FILE=None)
+
+
 @pytest.fixture
 def own(place: Place) -> Path:
     """A policy of the user's own, edited since `init` wrote it."""
-    assert run_cli(place, "init").status == 0
+    assert init(place).status == 0
     path = place.folder / "config" / "hardened-terminal-mcp" / "policy.toml"
     path.write_text(path.read_text() + '\n[profile.folders]\nallow = ["mkdir"]\n[rules.mkdir]\nwrites = true')
     path.chmod(0o640)
@@ -109,25 +115,53 @@ def own(place: Place) -> Path:
 
 def test_a_profile_is_added_below_a_policy_that_was_edited(place: Place, own: Path) -> None:
     before = own.read_bytes()
-    ended = run_cli(place, "init", "--profile", "git-write")
-    assert ended.status == 0
-    assert (
-        ended.stderr == f"note: HTMCP_POLICY_FILE names {place.policy}, which is another policy than {own}\n"
-    )
+    ended = init(place, "--profile", "git-write")
+    assert (ended.status, ended.stderr) == (0, "")
     assert own.read_bytes().startswith(before)
     assert own.stat().st_mode & 0o777 == 0o640
     assert os.listdir(own.parent) == ["policy.toml"]
     added = own.read_bytes()
     for command in ("git add readme.txt", "mkdir new"):
         assert run_cli(place, "explain", command, HTMCP_POLICY_FILE=str(own)).status == 0
-    assert "already" in run_cli(place, "init", "--profile", "git-write").stdout
+    assert "already" in init(place, "--profile", "git-write").stdout
     assert own.read_bytes() == added
+
+
+def test_the_policy_that_a_variable_names_is_the_one_that_init_is_about(place: Place, own: Path) -> None:
+    before = own.read_bytes()
+    named = place.folder / "named.toml"
+    for arguments in ((), ("--profile", "make")):
+        ended = run_cli(place, "init", *arguments, HTMCP_POLICY_FILE=str(named))
+        assert ended.status == 0
+        assert str(named) in ended.stdout
+    assert "[profile.make]" in named.read_text()
+    assert own.read_bytes() == before
+
+
+def test_a_dash_is_standard_output_and_no_file(place: Place) -> None:
+    ended = run_cli(place, "init", "--output", "-", "--profile", "make", cwd=place.outside)
+    assert (ended.status, ended.stderr) == (0, "")
+    assert ended.stdout.startswith((ROOT / "policy.toml").read_text())
+    assert "[profile.make]" in ended.stdout
+    assert os.listdir(place.outside) == ["private.txt"]
+
+
+def test_the_jail_that_a_variable_names_is_the_one_that_a_client_gets(place: Place) -> None:
+    ended = run_cli(place, "init", "--client", "claude", cwd=place.outside)
+    (server,) = json.loads(ended.stdout)["mcpServers"].values()
+    assert server["env"]["HTMCP_JAIL_ROOT"] == str(place.jail)
+    assert f"the jail is {place.jail}" in ended.stderr
+
+
+def test_what_is_no_policy_is_not_approved(place: Place) -> None:
+    text = place.jail / "readme.txt"
+    assert_refused(run_cli(place, "trust", str(text)), str(text))
 
 
 def test_a_profile_that_cannot_be_added_leaves_the_policy_as_it_was(place: Place, own: Path) -> None:
     own.write_text(own.read_text() + "\n[rules.make]\nwrites = true\n[profile.x]\nallow = ['make']\n")
     before = own.read_bytes()
-    ended = run_cli(place, "init", "--profile", "make", HTMCP_POLICY_FILE=None)
+    ended = init(place, "--profile", "make")
     assert (ended.status, ended.stdout, ended.stderr.count("\n")) == (EX_CONFIG, "", 1)
     assert "[rules.make] is in it already" in ended.stderr
     assert own.read_bytes() == before
@@ -137,7 +171,7 @@ def test_a_profile_that_cannot_be_added_leaves_the_policy_as_it_was(place: Place
 def test_a_profile_that_breaks_a_test_of_the_policy_is_not_added(place: Place, own: Path) -> None:
     own.write_text(own.read_text() + "\n[[tests]]\ncommand = 'git add a'\nexpect = 'deny'\n")
     before = own.read_bytes()
-    ended = run_cli(place, "init", "--profile", "git-write", HTMCP_POLICY_FILE=None)
+    ended = init(place, "--profile", "git-write")
     assert_refused(ended, str(own), "self-test failed: 'git add a'")
     assert own.read_bytes() == before
 
@@ -146,7 +180,7 @@ def test_a_policy_that_is_a_link_stays_one_when_a_profile_is_added(place: Place,
     real = place.folder / "dotfiles.toml"
     own.rename(real)
     own.symlink_to(real)
-    assert run_cli(place, "init", "--profile", "make").status == 0
+    assert init(place, "--profile", "make").status == 0
     assert own.is_symlink()
     assert "[profile.make]" in real.read_text()
 
@@ -155,14 +189,14 @@ def test_an_approved_policy_has_to_be_approved_again_once_a_profile_was_added(
     place: Place, own: Path
 ) -> None:
     assert run_cli(place, "trust", str(own)).status == 0
-    assert f"trust {own}" in run_cli(place, "init", "--profile", "make").stdout
+    assert f"trust {own}" in init(place, "--profile", "make").stdout
 
 
 def test_force_writes_the_policy_anew_with_its_profiles_and_keeps_the_old_one(
     place: Place, own: Path
 ) -> None:
     before = own.read_bytes()
-    assert run_cli(place, "init", "--force", "--profile", "make").status == 0
+    assert init(place, "--force", "--profile", "make").status == 0
     assert b"folders" not in own.read_bytes()
     assert b"[profile.make]" in own.read_bytes()
     assert own.with_suffix(".toml.bak").read_bytes() == before
@@ -170,9 +204,9 @@ def test_force_writes_the_policy_anew_with_its_profiles_and_keeps_the_old_one(
 
 def test_force_never_writes_over_what_an_earlier_one_kept(place: Place, own: Path) -> None:
     first = own.read_bytes()
-    assert run_cli(place, "init", "--force").status == 0
+    assert init(place, "--force").status == 0
     own.write_text("# the second one\n")
-    ended = run_cli(place, "init", "--force")
+    ended = init(place, "--force")
     assert own.with_suffix(".toml.bak").read_bytes() == first
     assert own.with_suffix(".toml.bak1").read_text() == "# the second one\n"
     assert f"{own}.bak1" in ended.stdout
@@ -233,14 +267,14 @@ def test_what_doctor_says_fits_the_columns_that_there_are(place: Place) -> None:
 def test_a_client_together_with_what_writes_is_refused_and_says_what_to_do(
     place: Place, option: list[str]
 ) -> None:
-    ended = run_cli(place, "init", "--client", "claude", *option)
+    ended = init(place, "--client", "claude", *option)
     assert (ended.status, ended.stdout) == (USAGE, "")
     assert f"hardened-terminal-mcp init {' '.join(option)}" in ended.stderr
     assert not (place.folder / "config").exists()
 
 
 def test_an_unknown_profile_is_wrong_usage_and_the_known_ones_are_named(place: Place) -> None:
-    ended = run_cli(place, "init", "--profile", "pyton")
+    ended = init(place, "--profile", "pyton")
     assert ended.status == USAGE
     assert "python, rust" in ended.stderr.replace("'", "").partition("choose from")[2]
 
