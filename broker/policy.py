@@ -171,8 +171,10 @@ class Policy:
             return
         from broker import repository  # of git alone
 
+        # A single object that is a link outside gives what its name was known for: where the kernel confines, its matter alone.
+        objects = self.file.containment.mode != "required"
         try:
-            repository.check(self.jail, located, files=extent == "files-beneath")
+            repository.check(self.jail, located, files=extent == "files-beneath", objects=objects)
         except PolicyDenied as refusal:
             last = judged.entries[-1]
             raise denied(f"{last.name}: {refusal.reason}", last.place) from None

@@ -10,7 +10,6 @@ Sources: gitrepository-layout(5), git-config(1), git-worktree(1), reftable's for
 import os
 import re
 import stat
-from time import time_ns
 
 from broker.beneath import SpentError
 from broker.jail import Jail, Located, OutsideError
@@ -22,11 +21,6 @@ INDEX_BYTES = 32 << 20
 _DEEPEST = 8
 """Repositories within repositories, included files and chains of alternates that are followed."""
 
-_PLAIN: dict[tuple[int, int], int] = {}
-"""Folders that held files alone, by device and inode, and when they had last been changed: nobody can set that time."""
-
-_MOST_PLAIN = 4096
-_SETTLED_NS = 1_000_000_000
 _MOST_PARTS = 128
 """A folder that lies deeper is too deep."""
 
@@ -44,12 +38,13 @@ _ODD = frozenset('"\\#;')
 _GIT_FILE = "gitdir: "
 
 
-def check(jail: Jail, located: Located, *, files: bool) -> None:
+def check(jail: Jail, located: Located, *, files: bool, objects: bool) -> None:
     """Look at each repository that a git started in `located` could take for its own. Raises PolicyDenied.
 
-    `files`: the folders of the files that it tracks have to lie in the jail, and its submodules' repositories.
+    `files`: the folders of the files that it tracks have to lie in the jail, and its submodules' repositories. `objects`:
+    each single object is looked at too, which are thousands.
     """
-    search = _Search(jail, located, files=files)
+    search = _Search(jail, located, files=files, objects=objects)
     try:
         folder = located.relative
         search.at(folder)
@@ -63,25 +58,14 @@ def check(jail: Jail, located: Located, *, files: bool) -> None:
         raise PolicyDenied(f"the repository is not used: {search.what}: {said}") from None
 
 
-def _is_known(status: os.stat_result) -> bool:
-    return _PLAIN.get((status.st_dev, status.st_ino)) == status.st_ctime_ns
-
-
-def _know(status: os.stat_result) -> None:
-    """Remember a folder that holds files alone. One that has just been changed may change again at the same time."""
-    if time_ns() - status.st_ctime_ns > _SETTLED_NS:
-        if len(_PLAIN) >= _MOST_PLAIN:
-            _PLAIN.clear()
-        _PLAIN[status.st_dev, status.st_ino] = status.st_ctime_ns
-
-
 class _Search:
     """One look at the repositories of a folder. `what` says for a reason where it is."""
 
-    def __init__(self, jail: Jail, located: Located, *, files: bool) -> None:
+    def __init__(self, jail: Jail, located: Located, *, files: bool, objects: bool) -> None:
         self._jail = jail
         self._budget = located.budget
         self._files = files
+        self._objects_too = objects
         self.what = "its folder"
 
     def at(self, folder: str, depth: int = 0) -> None:
@@ -142,25 +126,21 @@ class _Search:
         if place.count("/") > _MOST_PARTS:
             raise UnreadableError
         self._budget.spend(1)
-        before, plain = os.fstat(fd), True
         with os.scandir(fd) as entries:
             for entry in entries:
                 if entry.is_symlink():
-                    plain = False
                     links.append(os.path.join(place, entry.name))
-                elif entry.is_dir(follow_symlinks=False) and entry.name not in left_out:
-                    plain = False
-                    if not _is_known(entry.stat(follow_symlinks=False)):
-                        self._walk_further(fd, os.path.join(place, entry.name), links)
-        if plain:
-            _know(before)
+                elif entry.is_dir(follow_symlinks=False) and not self._is_left_out(
+                    place, entry.name, left_out
+                ):
+                    inner = os.open(entry.name, _FOLDER | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
+                    try:
+                        self._walk_folder(inner, os.path.join(place, entry.name), links, frozenset())
+                    finally:
+                        os.close(inner)
 
-    def _walk_further(self, fd: int, place: str, links: list[str]) -> None:
-        inner = os.open(os.path.basename(place), _FOLDER | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
-        try:
-            self._walk_folder(inner, place, links, frozenset())
-        finally:
-            os.close(inner)
+    def _is_left_out(self, place: str, name: str, left_out: frozenset[str]) -> bool:
+        return name in left_out or (not self._objects_too and len(name) == 2 and place.endswith("objects"))
 
     def _objects(self, folder: str, depth: int) -> None:
         self._bound(depth)

@@ -1,12 +1,10 @@
 """The repository that git would use: in the jail with all that it makes git read, or git does not run."""
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from broker import repository
 from broker.beneath import Budget
 from broker.policy import Policy
 from broker.tracked import UnreadableError, tracked
@@ -82,7 +80,6 @@ LEADS_OUT = {
     "quoted alternates": write(".git/objects/info/alternates", '"{OUT}/.git/\\157bjects"\n'),
     "a linked folder of objects": link(".git/objects", "../../outside/.git/objects"),
     "a linked part of the objects": link(".git/objects/00", "../../../outside/.git/objects/00"),
-    "a linked object": link(".git/objects/00/1122", "../../../../outside/settings"),
     "linked settings": link(".git/config", "{OUT}/settings"),
     "a linked index": link(".git/index", "../../outside/.git/index"),
     "a linked list of patterns": link(".git/info/exclude", "../../../outside/settings"),
@@ -122,6 +119,13 @@ def test_git_does_not_run_in_a_repository_that_leads_out_of_the_jail(
         reason = refusal(policy, command, cwd)
         assert "the repository is not used" in reason
         assert str(jail.parent / "outside") not in reason
+
+
+def test_where_the_kernel_confines_nothing_each_single_object_is_looked_at(jail: Path) -> None:
+    policy = policy_over(jail, DEFAULT_POLICY.read_text() + '[containment]\nmode = "off"\n')
+    permitted(policy, "git log")
+    link(".git/objects/00/1122", "../../../../outside/settings")(jail)
+    assert "a link in .git" in refusal(policy, "git log")
 
 
 def add_worktree(jail: Path) -> None:
@@ -227,24 +231,3 @@ def test_git_looks_for_no_repository_above_the_jail(tmp_path: Path) -> None:
 def test_a_repository_of_links_and_folders_without_end_is_refused_in_time(jail: Path, policy: Policy) -> None:
     (jail / ".git" / "refs" / "loop").symlink_to("..")
     assert "the repository is not used" in refusal(policy, "git log")
-
-
-def test_a_link_that_is_put_beside_objects_that_were_looked_at_before_is_seen(
-    jail: Path, policy: Policy, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(repository, "_SETTLED_NS", 0)
-    permitted(policy, "git log")
-    assert repository._PLAIN
-    folder = next(path for path in (jail / ".git" / "objects").iterdir() if len(path.name) == 2)
-    moment = folder.stat()
-    (folder / "x").symlink_to(jail.parent / "outside" / "settings")
-    os.utime(folder, ns=(moment.st_atime_ns, moment.st_mtime_ns))
-    assert "a link in .git" in refusal(policy, "git log")
-
-
-def test_a_folder_that_has_just_been_changed_is_not_remembered(jail: Path, policy: Policy) -> None:
-    repository._PLAIN.clear()
-    (jail / ".git" / "objects" / "00").mkdir()
-    status = (jail / ".git" / "objects" / "00").stat()
-    permitted(policy, "git log")
-    assert (status.st_dev, status.st_ino) not in repository._PLAIN
