@@ -20,7 +20,7 @@ ID_CHARACTERS = 1024
 EXCERPT_BYTES = 4096
 """How much of the arguments is kept: the trail takes 1,024 characters."""
 
-STEPS = 300_000
+STEPS = 100_000
 """How many brackets, and how many other parts, are looked at: a fraction of a second at worst."""
 
 _TEXT_BYTES = 12 * ID_CHARACTERS + 64

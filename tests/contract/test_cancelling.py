@@ -121,6 +121,21 @@ def test_answers_go_out_before_the_end_when_the_client_stops_sending(place: Plac
         assert raw.ended() == 0
 
 
+def test_calls_that_are_all_cancelled_at_once_are_in_the_trail_though_the_input_ends_too(
+    place: Place,
+) -> None:
+    with RawClient(place) as raw:
+        raw.initialize()
+        for number in range(300):
+            call = raw.start("run_command", {"command": f"echo call-{number}-"})
+            raw.send({"method": "notifications/cancelled", "params": {"requestId": call}})
+        raw.close_input()
+        raw.rest()
+        assert raw.ended() == 0
+    for number in range(300):
+        assert _types(place, f"call-{number}-") in (["outcome"], ["attempt", "outcome"])
+
+
 def test_a_last_line_without_its_end_counts(place: Place) -> None:
     with RawClient(place) as raw:
         raw.send_bytes(b'{"jsonrpc":"2.0","id":1,"method":"ping"}')

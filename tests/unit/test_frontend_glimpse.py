@@ -152,4 +152,4 @@ def test_a_huge_message_is_looked_at_in_bounded_time_and_memory(case):
         tracemalloc.stop()
     since_s = time.process_time()
     look(line)
-    assert time.process_time() - since_s < 3
+    assert time.process_time() - since_s < 1
