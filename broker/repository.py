@@ -56,10 +56,14 @@ def check(jail: Jail, located: Located, *, files: bool, objects: bool) -> None:
     except (OutsideError, SpentError, OSError, UnreadableError, ValueError) as error:
         said = f"the path {error}" if isinstance(error, OutsideError) else "it cannot be looked into"
         raise PolicyDenied(f"the repository is not used: {search.what}: {said}") from None
+    if not search.found and ":" in jail.real:  # GIT_CEILING_DIRECTORIES is a list with `:`
+        raise PolicyDenied(
+            "there is no repository, and the jail's name has a `:`: git would look above the jail"
+        )
 
 
 class _Search:
-    """One look at the repositories of a folder. `what` says for a reason where it is."""
+    """One look at the repositories of a folder. `what` says for a reason where it is, `found` whether there was one."""
 
     def __init__(self, jail: Jail, located: Located, *, files: bool, objects: bool) -> None:
         self._jail = jail
@@ -67,6 +71,7 @@ class _Search:
         self._files = files
         self._objects_too = objects
         self.what = "its folder"
+        self.found = False
 
     def at(self, folder: str, depth: int = 0) -> None:
         """Look at the repository whose `.git` a folder holds, and at the folder as one without files."""
@@ -92,6 +97,7 @@ class _Search:
         return "HEAD" in there and ("commondir" in there or {"refs", "objects"} <= there)
 
     def _repository(self, git_folder: str, top: str, depth: int) -> None:
+        self.found = True
         self.what = "its common folder"
         named = self.text(os.path.join(git_folder, "commondir")).rstrip("\r\n")
         common = self.led(named, git_folder) if named else git_folder

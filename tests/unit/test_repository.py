@@ -31,6 +31,11 @@ def policy(jail: Path) -> Policy:
     return policy_over(jail, DEFAULT_POLICY.read_bytes())
 
 
+def begin_with_a_file(folder: Path) -> None:
+    (folder / "a.txt").write_text("one\n")
+    begin(folder)
+
+
 def write(place: str, text: str) -> Change:
     """Return a change that adds `text` to a file of the repository."""
 
@@ -226,6 +231,15 @@ def test_git_looks_for_no_repository_above_the_jail(tmp_path: Path) -> None:
         policy_over(tmp_path / "jail", DEFAULT_POLICY.read_bytes()), "git rev-parse --show-toplevel", "src"
     )
     assert granted.environment["GIT_CEILING_DIRECTORIES"] == str(tmp_path.resolve())
+
+
+def test_git_does_not_run_where_nothing_can_keep_it_from_looking_above_the_jail(tmp_path: Path) -> None:
+    jail = tmp_path / "with:colon"
+    jail.mkdir()
+    policy = policy_over(jail, DEFAULT_POLICY.read_bytes())
+    refusal(policy, "git log")
+    begin_with_a_file(jail)
+    permitted(policy, "git log")
 
 
 def test_a_repository_of_links_and_folders_without_end_is_refused_in_time(jail: Path, policy: Policy) -> None:
