@@ -161,6 +161,16 @@ def test_an_mcp_client_whose_launcher_or_frontend_is_killed_leaves_nothing_that_
     check_fresh_start(place)
 
 
+def test_a_frontend_that_is_stopped_ends_too(place: Place) -> None:
+    with started(place, ELSEWHERE) as run:
+        processes.wait_until_running(run.marker)
+        frontend = run.one("frontend")
+        os.kill(frontend, signal.SIGSTOP)
+        os.kill(run.process.pid, signal.SIGINT)
+        eventually(lambda: not processes.alive(frontend), "the frontend has ended")
+        assert run.end() == (130, "")
+
+
 def test_a_carrier_that_takes_no_request_to_end_is_killed(place: Place) -> None:
     deaf = "sh -c 'trap \"\" INT TERM; while :; do sleep 0.05; done'"
     with started(place, {"HTMCP_BROKER": deaf}) as run:
