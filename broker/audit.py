@@ -7,12 +7,14 @@ A record's texts are redacted before they are cut. It never writes output of a c
 """
 
 import _thread
+import contextlib
+import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from broker import private_folder
-from broker.audit_chain import Chain, Rotation
+from broker.audit_chain import EMPTY_BESIDE_ROTATED, Chain, Rotation
 from broker.audit_file import TrailFaultError, TrailFile, Warn, failure_text
 from broker.audit_mirror import Mirror
 from broker.audit_record import BrokenChainError, Call, CallLine, EventLine, Line, utc_now
@@ -83,7 +85,7 @@ class Trail:
         or could be replaced by others.
         """
         session = session_name()
-        try:
+        with _faults_told(path):
             if create_folder:
                 private_folder.make(os.path.dirname(path))
             chain = Chain(_open_file(path), session, Rotation(max_bytes, keep), warn)
@@ -91,13 +93,6 @@ class Trail:
             _start(chain, mirror)
             if durability == "sync":
                 chain.commit.start()
-        except FileNotFoundError:
-            folder = os.path.dirname(path)
-            raise StartupError(f"audit log {path}: folder {folder} does not exist; {_ELSEWHERE}") from None
-        except OSError as error:
-            raise StartupError(f"audit log {path}: {error.strerror or error}; {_ELSEWHERE}") from None
-        except (TrailFaultError, BrokenChainError) as error:
-            raise StartupError(f"audit log {path}: {error}") from None
         return cls(
             chain, session=session, fail_mode=fail_mode, durability=durability, redact=redact, warn=warn
         )
@@ -266,16 +261,48 @@ def _start(chain: Chain, mirror: str | None) -> None:
         raise
 
 
-def _open_file(path: str) -> TrailFile:
+def check(path: str, mirror: str | None) -> None:
+    """Raise StartupError where `Trail.open` would, and change nothing. The folder is there, the file need not be."""
+    with _faults_told(path):
+        if mirror is not None:
+            Mirror.to(mirror).close()
+        try:
+            file = _open_file(path, create=False)
+        except FileNotFoundError:
+            if not os.access(os.path.dirname(path), os.W_OK | os.X_OK):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES)) from None
+            return
+        try:
+            file.recognise()
+            if file.head.end == 0 and rotated_files(path):
+                raise TrailFaultError(EMPTY_BESIDE_ROTATED)
+        finally:
+            file.close()
+
+
+@contextlib.contextmanager
+def _faults_told(path: str) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError:
+        folder = os.path.dirname(path)
+        raise StartupError(f"audit log {path}: folder {folder} does not exist; {_ELSEWHERE}") from None
+    except OSError as error:
+        raise StartupError(f"audit log {path}: {error.strerror or error}; {_ELSEWHERE}") from None
+    except (TrailFaultError, BrokenChainError) as error:
+        raise StartupError(f"audit log {path}: {error}") from None
+
+
+def _open_file(path: str, *, create: bool = True) -> TrailFile:
     if problem := private_folder.problem(os.path.dirname(path), alone=True):
         raise TrailFaultError(problem)
     try:
-        return TrailFile.open(path, create=not rotated_files(path))
+        return TrailFile.open(path, create=create and not rotated_files(path))
     except FileNotFoundError:
         if rotated_files(path):
             raise TrailFaultError(
                 "it is missing, but rotated files stand beside it; see `audit repair`"
             ) from None
-        if os.path.isdir(os.path.dirname(path)):
+        if create and os.path.isdir(os.path.dirname(path)):
             raise TrailFaultError(f"no file can be made there; {_ELSEWHERE}") from None
         raise

@@ -27,6 +27,7 @@ from broker.audit_record import (
 from broker.audit_recovery import OpenAttempts, Past, closing_line, first_seq, line_at
 from broker.audit_sync import GroupCommit, Position
 
+EMPTY_BESIDE_ROTATED = "it is empty, but rotated files stand beside it; `audit repair` starts a new one"
 _ROTATION_BYTES = 1024
 """Room that the record `rotated` may take."""
 _LOCKS_BETWEEN_LOOKS = 256
@@ -83,9 +84,7 @@ class Chain:
         file = self._file
         file.recognise()
         if file.head.end == 0 and rotation.rotated_files(file.path):
-            raise TrailFaultError(
-                "it is empty, but rotated files stand beside it; `audit repair` starts a new one"
-            )
+            raise TrailFaultError(EMPTY_BESIDE_ROTATED)
         file.hold_session(self._session)
         past = Past(file)
         try:

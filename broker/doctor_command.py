@@ -5,6 +5,8 @@ functions that a start uses. Exit status 0: a server can start here; 1: it canno
 """
 
 import os
+import shlex
+import shutil
 import sys
 from collections.abc import Mapping
 from importlib.metadata import version
@@ -12,7 +14,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from broker import configuration, doctor, policy_check, private_folder, startup
+from broker import audit, configuration, doctor, nursery, policy_check, private_folder, startup
 from broker.arguments import operator_parser
 from broker.audit_show import style_of
 from broker.cells import folded
@@ -58,6 +60,8 @@ def place_of(environ: Mapping[str, str]) -> Place:
     """Return what a start with this environment would use."""
     policy, mode, jail, trail = None, "required", None, None
     try:
+        if carrier := environ.get("HTMCP_BROKER"):
+            _check_carrier(carrier)
         settings = configuration.read(environ)
         policy, mode = settings.found.path, settings.file.containment.mode
         opened = startup.open_jail(settings.file, settings.environ)
@@ -86,6 +90,20 @@ def _try(settings: Settings, trail: str) -> None:
     for what, place in ((f"audit log {trail}", folder), (f"the HOME of commands, {home}", home)):
         if problem := _could_be_exchanged(place):
             raise StartupError(f"{what}: {problem}")
+    if os.path.isdir(folder):
+        audit.check(trail, settings.file.audit.mirror)
+    if os.path.isdir(home):
+        startup.check_empty(home)
+    nursery.identity_of(settings.file.containment.run_as)
+
+
+def _check_carrier(command: str) -> None:
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise StartupError(f"HTMCP_BROKER: {error}") from None
+    if not words or shutil.which(words[0]) is None:
+        raise StartupError(f"HTMCP_BROKER: {command!r}: the program that reaches a broker is not found")
 
 
 def _could_be_exchanged(folder: str) -> str:

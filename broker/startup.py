@@ -125,13 +125,20 @@ def empty_home(environ: Mapping[str, str]) -> str:
         private_folder.make(folder)
         if problem := private_folder.problem(folder, alone=True):
             raise StartupError(f"the HOME of commands, {folder}: {problem}")
-        if os.listdir(folder):
-            raise StartupError(f"{folder}: must be empty; it is the HOME of every command")
+        check_empty(folder)
     except OSError as error:
         raise StartupError(
             f"{folder}: {error.strerror}; commands need an empty HOME; XDG_STATE_HOME chooses the place"
         ) from None
     return folder
+
+
+def check_empty(home: str) -> None:
+    """Raise StartupError if something lies in the HOME of commands, OSError if that cannot be seen."""
+    if found := os.listdir(home):
+        raise StartupError(
+            f"{home}: must be empty; it is the HOME of every command: move away what lies there ({found[0]!r})"
+        )
 
 
 class Broker(msgspec.Struct):

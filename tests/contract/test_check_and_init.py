@@ -257,6 +257,56 @@ def test_doctor_warns_of_a_clients_configuration_that_a_command_may_write(place:
     assert "warning  [jail]: entries with `writes` may change .mcp.json: " in ended.stdout
 
 
+def _broken_line(place: Place) -> None:
+    run_cli(place, "run", "true")
+    place.trail.write_bytes(place.trail.read_bytes().replace(b"true", b"yess"))
+
+
+def _missing_beside_rotated(place: Place) -> None:
+    run_cli(place, "run", "true")
+    place.trail.rename(f"{place.trail}.000000000001")
+
+
+STOPPED = {
+    "a line was changed": _broken_line,
+    "no trail": lambda place: (place.trail.write_text("garbage\n"), place.trail.chmod(0o600)),
+    "everybody may write it": lambda place: (place.trail.touch(), place.trail.chmod(0o666)),
+    "a folder": lambda place: place.trail.mkdir(),
+    "a fifo": lambda place: os.mkfifo(place.trail, 0o600),
+    "a link": lambda place: place.trail.symlink_to(place.folder / "elsewhere"),
+    "missing beside rotated files": _missing_beside_rotated,
+    "something lies in the home": lambda place: (
+        run_cli(place, "run", "true"),
+        (place.folder / "state" / "hardened-terminal-mcp" / "home" / "x").touch(),
+    ),
+    "a mirror that is none": lambda place: place.policy.write_text(f'{POLICY}\n[audit]\nmirror = "udp:1"\n'),
+}
+
+
+@pytest.mark.parametrize("name", STOPPED)
+def test_doctor_says_what_stops_a_start_and_changes_nothing(place: Place, name: str) -> None:
+    STOPPED[name](place)
+    before = evidence(place.trail)
+    told = run_cli(place, "doctor")
+    assert evidence(place.trail) == before
+    stopped = run_cli(place, "run", "true")
+    assert (told.status, stopped.status) == (1, EX_CONFIG), (told, stopped)
+    problem = " ".join(told.stdout.partition("problem  ")[2].partition("\n\n")[0].split())
+    assert stopped.stderr.strip() == f"hardened-terminal-mcp: {problem}"
+
+
+def evidence(path: Path) -> list[tuple[str, int, int]]:
+    """Return name, time of the last change and size of all that stands beside a trail."""
+    statuses = ((entry.name, entry.stat(follow_symlinks=False)) for entry in os.scandir(path.parent))
+    return sorted((name, status.st_mtime_ns, status.st_size) for name, status in statuses)
+
+
+def test_doctor_looks_for_what_reaches_a_broker_elsewhere(place: Place) -> None:
+    ended = run_cli(place, "doctor", HTMCP_BROKER="no-such-program host")
+    assert ended.status == 1
+    assert "HTMCP_BROKER" in ended.stdout.partition("problem")[2]
+
+
 def test_what_doctor_says_fits_the_columns_that_there_are(place: Place) -> None:
     ended = run_cli(place, "doctor", COLUMNS="60", HTMCP_JAIL_ROOT=str(place.folder / "missing"))
     longest = max(ended.stdout.split(), key=len)
