@@ -160,24 +160,9 @@ class Policy:
                     if folder is not None:
                         folder.close()
                     folder = inner
-            self._check_repository(judged, folder or located)
         finally:
             if folder is not None:
                 folder.close()
-
-    def _check_repository(self, judged: Judged, located: Located) -> None:
-        extent = _repository(entry.rule for entry in judged.entries)
-        if extent == "unchecked":
-            return
-        from broker import repository  # of git alone
-
-        # A single object that is a link outside gives what its name was known for: where the kernel confines, its matter alone.
-        objects = self.file.containment.mode != "required"
-        try:
-            repository.check(self.jail, located, files=extent == "files-beneath", objects=objects)
-        except PolicyDenied as refusal:
-            last = judged.entries[-1]
-            raise denied(f"{last.name}: {refusal.reason}", last.place) from None
 
     def _check_path(self, word: Word, located: Located, judged: Judged) -> None:
         try:
@@ -215,17 +200,12 @@ class Policy:
         if granted is None:
             rules = [entry.rule for entry in entries]
             granted = self._grants[entries] = _Granted(
-                environment=_environment(rules) | self._ceiling(rules),
+                environment=_environment(rules),
                 profile=self._profile(rules, program),
                 limits=_limits(self.file.limits, rules),
                 reason=f"allowed by {entries[-1].place}",
             )
         return granted
-
-    def _ceiling(self, rules: list[Rule]) -> dict[str, str]:
-        """Return the variable that keeps git from looking for a repository above the jail."""
-        checked = _repository(rules) != "unchecked"
-        return {"GIT_CEILING_DIRECTORIES": os.path.dirname(self.jail.real)} if checked else {}
 
     def _profile(self, rules: list[Rule], program: Program) -> Profile:
         may_run = tuple(self._may_run(rules))
@@ -275,13 +255,6 @@ def _check_text(part: str) -> None:
 def _path_refusal(word: Word, refusal: PolicyDenied, judged: Judged) -> PolicyDenied:
     where = f"the value of {word.option}" if word.option else f"word {word.number}"
     return denied(f"{judged.entries[-1].name}: {where}: {refusal.reason}", judged.entries[-1].place)
-
-
-def _repository(rules: Iterable[Rule]) -> str:
-    """Return what the innermost rule that says anything of it wants of a repository."""
-    return next(
-        (rule.repository for rule in reversed([*rules]) if rule.repository != "unchecked"), "unchecked"
-    )
 
 
 def _environment(rules: list[Rule]) -> dict[str, str]:

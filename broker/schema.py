@@ -83,8 +83,6 @@ class Rule(_Table, frozen=True):
     environment       fixed variables.
     subcommands       names of which the first operand must be one; default: those with a rule of their own.
     subcommand_optional  whether there may be none (`git --version`).
-    repository        of git: "beneath": the repository in use has to lie in the jail, with all that its own links and
-                      settings make git read; "files-beneath": so have the folders of the files that it tracks.
     writes, network, may_run, may_run_own, read, temporary, limits: see `Profile` and `Limits`. A subcommand's
                       rights come on top of its program's. An absolute path in may_run may have `*`.
 
@@ -118,7 +116,6 @@ class Rule(_Table, frozen=True):
     subcommands: tuple[str, ...] | None = None
     subcommand: dict[str, "Rule"] = {}
     subcommand_optional: bool = False
-    repository: Literal["unchecked", "beneath", "files-beneath"] = "unchecked"
     writes: bool = False
     network: bool = False
     may_run: tuple[str, ...] = ()

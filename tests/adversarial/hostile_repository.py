@@ -13,29 +13,7 @@ from tests.support.repository import git
 Trap = Callable[[Path, Path], None]
 TRAPS: dict[str, Trap] = {}
 UNREADABLE: set[str] = set()
-"""Traps that git cannot get past, or is not started for: what it would read lies outside, or only a program could make it."""
-
-STARTS_A_FILTER = {"drivers that attributes name", "a filter process that attributes name"}
-"""Traps that only the kernel keeps from starting a program: no setting turns filters off."""
-
-LEADS_OUT = {
-    "include.path",
-    "a relative include",
-    "includeIf",
-    "an include of accounts",
-    "blame.ignoreRevsFile",
-    "core.worktree outside",
-    "a .git file that points outside",
-    "a .git link that points outside",
-    "a common folder outside",
-    "objects outside by alternates",
-    "objects outside by a link",
-    "references and lists that are links to outside",
-    "a configuration that is a link to outside",
-    "an index that is a link to outside",
-    "a submodule outside, with a program for its update",
-}
-"""Traps that the gate sees by itself: git is not started."""
+"""Traps that git cannot get past: what it must read lies outside, or is only what a program would make of it."""
 
 
 def trap(name: str, *, fatal: bool = False) -> Callable[[Trap], Trap]:
@@ -198,7 +176,7 @@ def _commondir(jail: Path, outside: Path) -> None:
     (jail / ".git" / "commondir").write_text(f"{outside}/repository.git\n")
 
 
-@trap("objects outside by alternates", fatal=True)
+@trap("objects outside by alternates")
 def _alternates(jail: Path, outside: Path) -> None:
     (jail / ".git" / "objects" / "info").mkdir(exist_ok=True)
     (jail / ".git" / "objects" / "info" / "alternates").write_text(f"{outside}/repository.git/objects\n")
@@ -245,7 +223,7 @@ def _index_link(jail: Path, outside: Path) -> None:
     (jail / ".git" / "index").symlink_to(outside / "secret.txt")
 
 
-@trap("a submodule outside, with a program for its update", fatal=True)
+@trap("a submodule outside, with a program for its update")
 def _submodule(jail: Path, outside: Path) -> None:
     (jail / ".gitmodules").write_text(
         f'[submodule "x"]\npath = x\nurl = {outside}/repository.git\nupdate = !./trap.sh\n'

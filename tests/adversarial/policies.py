@@ -9,6 +9,9 @@ from tests.adversarial.programs_on_path import POLICY_PATH, STANDINS, SYSTEM_PAT
 
 SHIPPED = (PROJECT / "policy.toml").read_text(encoding="utf-8")
 
+GATE_ALONE = f'{SHIPPED}\n[containment]\nmode = "off"\n'
+"""The shipped policy where the kernel confines nothing."""
+
 LISTED = tuple(name for name in PROGRAMS if name and not name.startswith(".") and "/" not in name)
 """Every program of the corpora that has a name."""
 

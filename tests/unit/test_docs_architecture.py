@@ -15,8 +15,6 @@ OTHERWISE = {
     "broker/census.py": "a call that takes longer",
     "broker/grammar_reasons.py": "a refusal",
     "broker/refusal.py": "a refusal",
-    "broker/repository.py": "a call of git",
-    "broker/tracked.py": "a call of git",
     "protocol/messages.py": "nothing but data",
 }
 """Named, and passed through by other calls than these."""
