@@ -1,8 +1,10 @@
 """The command line as a second frontend on the same broker: what it prints, and its exit status."""
 
+import contextlib
 import json
 import signal
 import subprocess
+from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 
@@ -138,16 +140,21 @@ def test_run_redacts_what_it_prints(place: Place) -> None:
     assert "[REDACTED:github_token]" in ended.stderr
 
 
-def started(place: Place, command: str) -> subprocess.Popen[bytes]:
-    """Start a run with pipes for what it prints, and no input."""
-    return subprocess.Popen(
+@contextlib.contextmanager
+def started(place: Place, command: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Start a run with pipes for what it prints, and no input; whatever fails in the block, it does not outlive it."""
+    with subprocess.Popen(
         [COMMAND, "run", command],
         env=place.environment(),
         cwd=place.folder,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-    )
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])

@@ -10,6 +10,9 @@ import termios
 import time
 from collections.abc import Callable
 
+import pytest
+
+from tests.faults.bare_client import BROKER
 from tests.support.command import COMMAND
 from tests.support.place import Place
 from tests.support.processes import unique_seconds, wait_until_nothing_left, wait_until_running
@@ -40,6 +43,10 @@ def shown(place: Place, arguments: list[str], enough: Callable[[bytes], bool]) -
                 except OSError:  # EIO: nobody has the terminal open any more
                     break
         process.terminate()
+        try:
+            process.wait(BOUND_S)
+        finally:
+            process.kill()
     os.close(ours)
     return text
 
@@ -58,7 +65,10 @@ def test_a_run_that_takes_long_is_one_line_that_is_drawn_over_on_a_narrow_termin
     assert b"\n" not in text
 
 
-def test_ctrl_c_on_a_terminal_ends_a_run_with_130_and_without_a_word(place: Place) -> None:
+@pytest.mark.parametrize("settings", [{}, {"HTMCP_BROKER": f"{BROKER} --stdio"}], ids=["here", "elsewhere"])
+def test_ctrl_c_on_a_terminal_ends_a_run_with_130_and_without_a_word(
+    place: Place, settings: dict[str, str]
+) -> None:
     ours, theirs = pty.openpty()
     seconds = unique_seconds()
     with subprocess.Popen(
@@ -66,12 +76,15 @@ def test_ctrl_c_on_a_terminal_ends_a_run_with_130_and_without_a_word(place: Plac
         stdin=theirs,
         stdout=theirs,
         stderr=theirs,
-        env=place.environment(),
+        env=place.environment(**settings),
         cwd=place.folder,
     ) as process:
-        wait_until_running(seconds)
-        os.write(ours, b"\x03")
-        assert process.wait(timeout=BOUND_S) == 130
+        try:
+            wait_until_running(seconds)
+            os.write(ours, b"\x03")
+            assert process.wait(timeout=BOUND_S) == 130
+        finally:
+            process.kill()
     assert os.read(ours, 4096) == b"^C"
     os.close(theirs)
     os.close(ours)
