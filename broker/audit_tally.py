@@ -50,7 +50,9 @@ def code_of(entry: CallLine) -> str:
     code = entry.code or "?"
     if code in RAN and entry.tool == "explain_command":
         return DRY_RUN
-    if code == "EXECUTOR_ERROR" and (entry.policy_reason or "").startswith(_CANCELLED_REASON):
+    if code in ("EXECUTOR_ERROR", "PARSE_ERROR") and (entry.policy_reason or "").startswith(
+        _CANCELLED_REASON
+    ):
         return CANCELLED
     return code
 

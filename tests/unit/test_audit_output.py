@@ -16,6 +16,7 @@ from broker.audit_selection import moment
 from broker.audit_show import Style, style_of, table_lines
 from broker.cells import cells
 from broker.refusal import StartupError
+from frontend.tools import CANCELLED_EARLY
 from protocol.messages import ResultCode
 from tests.support.opened_trail import (
     a_call,
@@ -278,10 +279,11 @@ def test_what_the_client_cancelled_did_not_break(tmp_path: Path, capsys: pytest.
     trail = open_trail(path)
     for reason in (run.CANCELLED, "cancelled by the client before it started", "it could not be started"):
         trail.outcome(a_call("sleep 9"), result(ResultCode.EXECUTOR_ERROR, reason))
+    trail.outcome(a_call("sleep 9"), result(ResultCode.PARSE_ERROR, CANCELLED_EARLY))
     trail.close()
     said = printed(capsys, "stats", "--log", str(path))
-    assert "0 ran, 0 refused, 1 broke, 2 cancelled, 0 only asked" in said
-    assert re.search(r"^  \(cancelled\) +2$", said, re.MULTILINE)
+    assert "0 ran, 0 refused, 1 broke, 3 cancelled, 0 only asked" in said
+    assert re.search(r"^  \(cancelled\) +3$", said, re.MULTILINE)
     assert "cancelled by the client" not in said
     printed(capsys, "report", "--log", str(path), "--html", str(tmp_path / "page.html"))
     page = (tmp_path / "page.html").read_text()
