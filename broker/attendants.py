@@ -1,8 +1,8 @@
 """The threads that answer what one run asks after its start: each question may take for ever, and then it is this run's time.
 
 To answer is to read the asker's memory, which may be a file of a mount that does not answer or be locked by others of its
-threads, and to change files. So one thread waits for the next question while others are at theirs; when as many as
-a run may have are stuck, its further questions wait in the kernel, and nobody else's.
+threads, and to change files. So there is a thread more as soon as a question comes while all are at others; when as
+many as a run may have are stuck, its further questions wait in the kernel, and nobody else's.
 
 Always true: a question that cannot be answered is answered EPERM; the threads end with the run, those that are
 stuck as soon as they are free; the listener is closed when the last of them has ended.
@@ -26,7 +26,7 @@ from broker.syscalls import NUMBER
 from broker.terms import Terms
 
 MOST: Final = 4
-"""Threads of one run. One more than are stuck is needed to go on."""
+"""Threads of one run: it goes on while one of them is not stuck."""
 
 _EXECVE: Final = NUMBER["execve"]
 
@@ -55,46 +55,50 @@ class Crew:
 
 
 class Attendants:
-    """The threads of the run whose filter asks at `listener`."""
+    """The threads of the run whose filter asks at `listener`.
 
-    def __init__(self, listener: OwnedFd, terms: Terms) -> None:
+    `watch` is called with whether somebody shall call `reinforce` at the next question, as no thread waits for it.
+    """
+
+    def __init__(self, listener: OwnedFd, terms: Terms, watch: Callable[[bool], object]) -> None:
         self._listener = listener
         self._terms = terms
+        self._watch = watch
+        self._watched = True
         self._asked = select.poll()
         self._asked.register(listener.fd, select.POLLIN)
         self._turn = _thread.allocate_lock()  # held by who waits for the next question
-        self._count = _thread.allocate_lock()
+        self._lock = _thread.allocate_lock()
         self._free = 0
         self._ways: frozenset[str] | None = None
         self.crew = Crew(terms.entry)
 
-    def add(self) -> None:
-        """Have one thread more, unless there are as many as may be, with the rights of the calling one.
+    def reinforce(self) -> None:
+        """Have one thread more, with the rights of the calling one, if none waits for a question.
 
         Raises RuntimeError if none can be had.
         """
-        with self._count:
-            if self.crew.alive == MOST:
-                return
-            self.crew.alive += 1
-            self._free += 1
-        try:
-            _thread.start_new_thread(self._live, ())
-        except BaseException:
-            self._end()
-            raise
+        with self._lock:
+            if not self._free and self.crew.alive < MOST:
+                _thread.start_new_thread(self._live, ())
+                self._count(alive=1, free=1)
+
+    def _count(self, *, alive: int = 0, free: int = 0) -> None:
+        """Note that there are so many threads more, or less. The lock is held."""
+        self.crew.alive += alive
+        self._free += free
+        wanted = not self._free and self.crew.alive < MOST
+        if wanted is not self._watched:
+            self._watched = wanted
+            self._watch(wanted)
 
     def _live(self) -> None:
         try:
             while (question := self._next()) is not None:
                 self._take(question)
         finally:
-            self._end()
-
-    def _end(self) -> None:
-        with self._count:
-            self.crew.alive -= 1
-            self._free -= 1
+            with self._lock:
+                self._count(alive=-1, free=-1)
 
     def _next(self) -> Question | None:
         """Wait for the next question; None when nobody is left who could ask."""
@@ -107,17 +111,13 @@ class Attendants:
                     return kernel.seccomp_receive(self._listener.fd)
 
     def _take(self, question: Question) -> None:
-        with self._count:
-            self._free -= 1
-            lacking = not self._free
-        if lacking:
-            with contextlib.suppress(
-                RuntimeError
-            ):  # none can be had: the next question waits for this one's answer
-                self.add()
-        settle(self._listener.fd, question, lambda: self._decide(question))
-        with self._count:
-            self._free += 1
+        with self._lock:
+            self._count(free=-1)
+        try:
+            settle(self._listener.fd, question, lambda: self._decide(question))
+        finally:
+            with self._lock:
+                self._count(free=1)
 
     def _decide(self, question: Question) -> int:
         asker = Asker(self._listener.fd, question, self._known_ways)

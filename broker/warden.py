@@ -244,12 +244,18 @@ class Warden:
         """Have what a program asks after its start answered in threads of its run."""
         if self._may_attend(ward.terms.entry):
             if ward.attendants is None:
-                ward.attendants = Attendants(OwnedFd(listener_fd), ward.terms)
+                ward.attendants = Attendants(
+                    OwnedFd(listener_fd), ward.terms, lambda questions: self._watch(listener_fd, questions)
+                )
             with contextlib.suppress(RuntimeError):  # no thread can be had
-                ward.attendants.add()
-                self._epoll.modify(listener_fd, 0)  # it still says when nobody is left who could ask
+                ward.attendants.reinforce()
                 return
         kernel.seccomp_answer(listener_fd, kernel.seccomp_receive(listener_fd), errno.EAGAIN)
+
+    def _watch(self, listener_fd: int, questions: bool) -> None:  # noqa: FBT001 - with or without
+        """Be told of what is asked at `listener_fd`, or only when nobody is left who could ask."""
+        with contextlib.suppress(OSError, ValueError):  # that is so by now, or the warden has ended
+            self._epoll.modify(listener_fd, select.EPOLLIN if questions else 0)
 
     def _may_attend(self, entry: str) -> bool:
         """Whether runs of `entry` may have threads: those before may have left too many that are stuck."""

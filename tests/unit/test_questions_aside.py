@@ -3,7 +3,8 @@
 import os
 import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from queue import SimpleQueue
 from unittest.mock import Mock
@@ -13,7 +14,8 @@ import pytest
 
 from broker import attendants, canary, kernel, metadata, warden
 from broker.asker import Asker
-from broker.job import Completed
+from broker.execution import CLOSE_S
+from broker.job import Completed, Recorded
 from broker.profile import Profile
 from broker.schema import Limits
 from protocol.messages import ResultCode
@@ -109,6 +111,26 @@ def test_a_run_goes_on_while_fewer_of_its_questions_are_stuck_than_it_has_thread
     assert ended.get(timeout=BOUND_S).stdout == CHANGED
 
 
+def test_closing_ends_every_run_in_time_whatever_is_stuck(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    confined = Confined(tmp_path)
+    stuck = Stuck(monkeypatch)
+    waits: SimpleQueue[Callable[[], object]] = SimpleQueue()
+    recorded = Recorded(lambda: None, lambda resume: waits.put(resume) or True)
+    try:
+        ends = [asks(confined, 2 * attendants.MOST, timeout_s=4 * BOUND_S)]
+        ends.append(confined.start("true", recorded=recorded)[1])
+        waits.get(timeout=BOUND_S)
+        eventually(lambda: stuck.count == attendants.MOST, "all that may be are stuck")
+        since = time.monotonic()
+        confined.close()
+        assert time.monotonic() - since < CLOSE_S
+        assert ["cancelled" in ended.get(timeout=BOUND_S).reason for ended in ends] == [True, True]
+    finally:
+        stuck.end()
+
+
 def test_what_ended_runs_have_left_stuck_counts_against_their_entry_alone_and_until_it_is_free(
     confined: Confined, stuck: Stuck, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -172,25 +194,50 @@ def test_memory_that_is_a_file_of_an_unknown_mount_is_read_but_not_fetched(
     assert ended.stdout.split() == answers, ended.stderr
 
 
-def test_an_absolute_path_is_answered_without_a_look_at_the_working_directory(
-    confined: Confined, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Returns what is opened, and which links are read."""
     looks: list[str] = []
     opened, read = os.open, os.readlink
 
     def noted(path: str | bytes, *how: object, **where: object) -> int:
-        looks.append(str(path))
+        looks.append(f"open {path!s}")
         return opened(path, *how, **where)  # type: ignore[arg-type]
 
     def noted_link(path: str, **where: int) -> str:
-        looks.append(str(path))
+        looks.append(f"readlink {path}")
         return read(path, **where)
 
     monkeypatch.setattr(os, "open", noted)
     monkeypatch.setattr(os, "readlink", noted_link)
+    return looks
+
+
+def test_an_absolute_path_is_answered_without_a_look_at_the_working_directory(
+    confined: Confined, looks: list[str]
+) -> None:
     (confined.root / "a").touch()
     profile = Profile(writes=True, may_run=confined.programs("chmod"))
     script = f"/usr/bin/chmod 640 {confined.root}/a; cd /; /usr/bin/chmod 604 {confined.root}/a"
     assert confined.run("sh", "-c", script, profile=profile).exit_code == 0
     assert any(look.endswith("/mem") for look in looks)
     assert not any(look.endswith("/cwd") for look in looks)
+
+
+def test_a_descriptor_of_a_file_outside_is_refused_by_its_name_and_not_opened(
+    confined: Confined, looks: list[str]
+) -> None:
+    code = """
+import os
+for path in ("/etc/passwd", "b"):
+    fd = os.open(path, os.O_RDONLY | os.O_CREAT)
+    try:
+        os.fchmod(fd, 0o640)
+        print("changed", fd)
+    except PermissionError:
+        print("refused", fd)
+"""
+    refused, changed = confined.python(code, profile=WRITES).stdout.splitlines()
+    assert (refused.split()[0], changed.split()[0]) == ("refused", "changed")
+    descriptors = [look.rpartition("/")[2] for look in looks if look.startswith("open") and "/fd/" in look]
+    assert descriptors == changed.split()[1:]
