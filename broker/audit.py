@@ -21,7 +21,7 @@ from broker.audit_record import BrokenChainError, Call, CallLine, EventLine, Lin
 from broker.audit_rotation import rotated_files
 from broker.audit_session import session_name
 from broker.audit_sync import Position
-from broker.audit_text import DETAIL_CHARACTERS, REASON_CHARACTERS, Redact, Shown, show_call, show_text
+from broker.audit_text import DETAIL_CHARACTERS, Redact, Shown, show_call, show_reason, show_text
 from broker.refusal import AuditUnavailable, StartupError
 from protocol.messages import CommandResult
 
@@ -201,7 +201,7 @@ class Trail:
         if result is not None:
             line.code, line.exit_code, line.duration_ms = result.code, result.exit_code, result.duration_ms
             line.stdout_bytes, line.stderr_bytes = call.stdout_bytes or 0, call.stderr_bytes or 0
-            line.policy_reason = show_text(result.policy_reason, REASON_CHARACTERS, self._redact)
+            line.policy_reason = show_reason(result.policy_reason, shown, self._redact)
         return line
 
     def _event_line(self, name: str, detail: str, count: int | None) -> EventLine:

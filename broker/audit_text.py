@@ -2,12 +2,13 @@
 
 Always true: a text is redacted first and cut afterwards, so that a cut never leaves half a secret; a digest
 is taken of redacted text only, because the digest of a short secret lets anybody try guesses against it; what
-is returned can be encoded as UTF-8.
+one text of a call hides, none of them shows; what is returned can be encoded as UTF-8.
 """
 
 from collections.abc import Callable
 from typing import NamedTuple
 
+from broker.audit_agreement import Taken, quoted, readings
 from broker.audit_record import Call, Cut, digest
 
 COMMAND_CHARACTERS = 8_192
@@ -18,42 +19,92 @@ REASON_CHARACTERS = 1_024
 DETAIL_CHARACTERS = 2_048
 
 HIDDEN_PARTS = 32
-"""With more secrets in one command, `argv` is the redacted command between spaces."""
+"""With more secrets in one call, they are not looked for word by word: `argv` is the redacted command between spaces."""
 HIDDEN_CHARACTERS = 4
 """A shorter part of a secret is only hidden where it is a whole word."""
+GIVEN_UP = "[REDACTED:command]"
+"""Stands for a command whose secrets cannot be told from the rest."""
+_GIVEN_UP_PART = "[REDACTED:secret]"
 _MARKER = "[REDACTED:"
 
 Redact = Callable[[str], str]
 
 
 class Shown(NamedTuple):
-    """A call's texts, redacted and bounded. `cut` names what was cut."""
+    """A call's texts, redacted and bounded. `cut` names what was cut, `taken` tells what was taken out of them."""
 
     command_raw: str
     argv: tuple[str, ...] | None
     cwd: str | None
     cut: dict[str, Cut]
+    taken: Taken
 
 
 def show_call(call: Call, redact: Redact) -> Shown:
-    """Return the texts of a call for its records."""
+    """Return the texts of a call for its records: what one of them hides, none of them shows."""
     cut: dict[str, Cut] = {}
+    pairs: list[tuple[str, str]] = []
+    raw, argv, cwd = _agreed(call, redact, pairs)
+    return Shown(
+        _bounded(raw, COMMAND_CHARACTERS, "command_raw", cut),
+        None if argv is None else _bounded_words(argv, cut),
+        None if cwd is None else _bounded(cwd, CWD_CHARACTERS, "cwd", cut),
+        cut,
+        Taken(pairs),
+    )
+
+
+def _agreed(
+    call: Call, redact: Redact, pairs: list[tuple[str, str]]
+) -> tuple[str, tuple[str, ...] | None, str | None]:
+    """The texts without their secrets, unbounded; each before and after its redaction goes to `pairs`."""
     raw = printable(call.command_raw)
-    clean = redact(raw)
-    argv = None if call.argv is None else _bounded_words(_words(call.argv, raw, clean, redact), cut)
-    cwd = None if call.cwd is None else _bounded(redact(printable(call.cwd)), CWD_CHARACTERS, "cwd", cut)
-    return Shown(_bounded(clean, COMMAND_CHARACTERS, "command_raw", cut), argv, cwd, cut)
+    words = None if call.argv is None else tuple(map(printable, call.argv))
+    own = None if words is None else redacted_words(words, redact)
+    cwd = None if call.cwd is None else printable(call.cwd)
+    texts = [(raw, redact(raw)), *((text, redact(text)) for text in readings(raw))]
+    if words is not None and own is not None:
+        texts.append((" ".join(words), " ".join(own)))
+    if cwd is not None:
+        texts.append((cwd, redact(cwd)))
+    pairs += [(before, after) for before, after in texts if before != after]
+    if not pairs:
+        return raw, words, cwd
+    taken = Taken(pairs)
+    parts = [part for before, after in pairs for part in hidden_parts(before, after)]
+    parts = parts if len(parts) <= HIDDEN_PARTS else []
+    if own is not None:
+        own = tuple(_without(word, parts) for word in own)
+    forms = [texts[0][1], *(() if own is None else (quoted(own),)), *(after for _, after in texts[1:2])]
+    forms += [_without(form, parts) for form in forms]
+    shown = next((form for form in forms if not taken.shows_in(form)), GIVEN_UP)
+    if own is not None and taken.shows_in(" ".join(own)):
+        own = tuple(shown.split(" "))
+    return shown, own, None if cwd is None else _without_in_folders(redact(cwd), taken)
 
 
-def _words(argv: tuple[str, ...], raw: str, clean: str, redact: Redact) -> tuple[str, ...]:
+def _without(text: str, parts: list[tuple[str, str]]) -> str:
     # Quotes are gone in argv, and with them what some secrets are known by: what the command hides, its words hide too.
-    hidden = hidden_parts(raw, clean)
-    if len(hidden) > HIDDEN_PARTS:
-        return tuple(clean.split(" "))
-    markers = " ".join(marker for _, marker in hidden)
-    for part, marker in hidden:
-        argv = tuple(_hide(word, part, marker, markers) for word in argv)
-    return redacted_words(argv, redact)
+    markers = " ".join(marker for _, marker in parts)
+    for part, marker in parts:
+        text = _hide(text, part, marker, markers)
+    return text
+
+
+def _without_in_folders(path: str, taken: Taken) -> str:
+    if not taken.shows_in(path):
+        return path
+    kept = "/".join(_GIVEN_UP_PART if taken.shows_in(name) else name for name in path.split("/"))
+    return _GIVEN_UP_PART if taken.shows_in(kept) else kept
+
+
+def show_reason(text: str, shown: Shown, redact: Redact) -> str:
+    """Return the reason of a refusal, which may speak of words of the command: what the call's texts hide, it hides."""
+    clean = redact(printable(text))
+    if shown.taken.shows_in(clean):
+        clean = " ".join(_GIVEN_UP_PART if shown.taken.shows_in(word) else word for word in clean.split(" "))
+        clean = _GIVEN_UP_PART if shown.taken.shows_in(clean) else clean
+    return _bounded(clean, REASON_CHARACTERS, "", {})
 
 
 def hidden_parts(text: str, clean: str) -> list[tuple[str, str]]:
