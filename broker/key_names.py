@@ -144,13 +144,10 @@ def _is_distinct(word: str) -> bool:
 
 def foreign_words() -> str:
     """An expression of all words of other languages, in small letters, capitals, and with a first capital."""
-    forms = [
-        form
-        for listed in _FOREIGN.values()
-        for word in listed.split()
-        for form in dict.fromkeys((word, word.capitalize(), word.upper()))
-    ]
-    return "|".join(form.replace("_", "[ _.-]?") for form in forms)
+    words = [word.replace("_", "[ _.-]?") for listed in _FOREIGN.values() for word in listed.split()]
+    small = [word for word in words if word.isascii()]
+    other = {form for word in words if not word.isascii() for form in (word, word.capitalize(), word.upper())}
+    return f"(?i:{'|'.join(small)})|{'|'.join(sorted(other))}"
 
 
 def _last_telling_part(parts: list[str]) -> KeyKind | None:
