@@ -7,6 +7,8 @@ what is in force was decided once, at start (`canary`), and never changes.
 
 from typing import Final, NamedTuple
 
+import msgspec
+
 from broker import kernel, seccomp
 from broker.confinement import Layers, Places, layers_for
 from broker.landlock import Rule, Rulesets
@@ -29,16 +31,19 @@ class InForce(NamedTuple):
     asks: bool
 
 
-class Prepared(NamedTuple):
-    """The layers of one profile and program, ready for the kernel. `pinned` keeps the executed path where
-    it is. `usual`: its filter is `seccomp.USUAL` but for the address.
+class Prepared(msgspec.Struct):
+    """The layers of one profile and program, ready for the kernel.
+
+    `usual`: its filter is `seccomp.USUAL` but for the address. `distant`: places that may not answer. `pinned` keeps the
+    executed path where it is. `ruleset`: None until the first call has made it.
     """
 
     usual: bool
     layers: Layers
-    ruleset: OwnedFd | None
+    distant: tuple[str, ...]
     instructions: bytes | None
     pinned: bytes
+    ruleset: OwnedFd | None = None
 
 
 class Containment:
@@ -72,14 +77,26 @@ class Containment:
 
     def _make(self, profile: Profile, program: Program, address: int) -> Prepared:
         layers = layers_for(profile, program, address, self.places)
-        ruleset = OwnedFd(self._build(layers)) if self.in_force.files else self._scope
         rules = layers.filter._replace(asks=self.in_force.asks)
         instructions = seccomp.filter_for(rules) if self.in_force.filters else None
         usual = rules == seccomp.USUAL._replace(exec_address=address)
-        return Prepared(usual, layers, ruleset, instructions, program.path)
+        return Prepared(usual, layers, profile.read, instructions, program.path)
 
-    def _build(self, layers: Layers) -> int:
-        return self._rulesets.build(layers.rules, network=layers.network)
+    def _build(self, prepared: Prepared) -> OwnedFd:
+        for path in prepared.distant:
+            self._rulesets.reach(path)
+        return OwnedFd(self._rulesets.build(prepared.layers.rules, network=prepared.layers.network))
+
+    def _ruleset(self, prepared: Prepared, further: Rule | None) -> OwnedFd | None:
+        if not self.in_force.files:
+            return self._scope
+        if further is not None:
+            ruleset = self._build(prepared)
+            self._rulesets.add_once(ruleset.fd, further)
+            return ruleset
+        if prepared.ruleset is None:  # not in the main thread: a place may not answer
+            prepared.ruleset = self._build(prepared)
+        return prepared.ruleset
 
     def confine(self, prepared: Prepared, further: Rule | None, listener_fd: int = -1) -> int:
         """Confine the calling thread for good.
@@ -88,10 +105,7 @@ class Containment:
         the listener of the filter's questions, -1 if it asks none. The thread must have no_new_privs. Raises
         OSError.
         """
-        ruleset = prepared.ruleset
-        if further is not None and self.in_force.files:
-            ruleset = OwnedFd(self._build(prepared.layers))
-            self._rulesets.add_once(ruleset.fd, further)
+        ruleset = self._ruleset(prepared, further)
         if ruleset is not None:
             kernel.landlock_restrict_self(ruleset.fd)
         if prepared.instructions is None or listener_fd >= 0:

@@ -5,11 +5,14 @@ does not exist grants nothing. Numbers: linux/landlock.h. What Landlock does not
 is `seccomp`'s part.
 """
 
+import _thread
+import errno
 import os
 import stat
 from typing import Final, NamedTuple
 
 from broker import kernel
+from broker.latch import Latch
 from broker.owned_fd import OwnedFd
 
 EXECUTE, WRITE_FILE, READ_FILE, READ_DIR, REMOVE_DIR, REMOVE_FILE = (1 << bit for bit in range(6))
@@ -43,6 +46,10 @@ user.
 """
 
 
+REACH_S: Final = 2.0
+"""How long a place may take to be opened."""
+
+
 class Rule(NamedTuple):
     """`rights` on `path`, and beneath it if it is a folder."""
 
@@ -63,10 +70,36 @@ class Rulesets:
     def __init__(self, abi: int) -> None:
         self.abi = abi
         self._places: dict[str, tuple[OwnedFd, int] | None] = {}
+        self._reached: dict[str, Latch] = {}
 
     def know(self, path: str, place_fd: int) -> None:
         """Let `path` in rules mean the folder that `place_fd` is open on, whatever has that name by now."""
         self._places[path] = (OwnedFd(os.dup(place_fd)), -1)
+
+    def reach(self, path: str) -> None:
+        """Open a place that may lie on a mount that does not answer: in a thread aside, one for each such place.
+
+        Raises OSError if it takes longer than `REACH_S`, or no thread can be had.
+        """
+        if path in self._places:
+            return
+        own = Latch()
+        reached = self._reached.setdefault(path, own)
+        if reached is own:
+            try:
+                _thread.start_new_thread(self._open, (path, own))
+            except RuntimeError:
+                del self._reached[path]
+                raise OSError(errno.EAGAIN, "no thread can be started") from None
+        if not reached.wait(REACH_S):
+            raise OSError(errno.ETIMEDOUT, "a place that its entry may read does not answer")
+
+    def _open(self, path: str, reached: Latch) -> None:
+        try:
+            self._places[path] = _open_place(path)
+        finally:
+            del self._reached[path]
+            reached.open()
 
     def build(self, rules: tuple[Rule, ...], *, network: bool) -> int:
         """Return a ruleset's descriptor, close-on-exec. Raises OSError."""

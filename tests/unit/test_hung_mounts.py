@@ -7,14 +7,16 @@ import struct
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from queue import SimpleQueue
 
 import pytest
 
-from broker import canary, kernel
+from broker import canary, kernel, landlock
 from broker.elf import loader_of
 from broker.profile import Profile
 from broker.refusal import PolicyDenied
 from tests.support.confined import Confined
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.skipif(not canary.facts().scoped, reason="this kernel lacks Landlock ABI 6")
 
@@ -123,6 +125,35 @@ def test_the_loader_is_refused_where_no_cache_knows_it(confined: Confined, looks
     assert os.path.basename(os.path.realpath(str(loader_of("/usr/bin/id")))) in looks
 
 
+def test_a_place_to_read_that_does_not_answer_holds_up_no_other_entry_and_its_own_for_a_moment(
+    confined: Confined, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    answers, looks = threading.Event(), SimpleQueue[str]()
+    opened = landlock._open_place
+
+    def hung(path: str) -> object:
+        if path == str(tmp_path):
+            looks.put(path)
+            answers.wait(60)
+        return opened(path)
+
+    monkeypatch.setattr(landlock, "_open_place", hung)
+    monkeypatch.setattr(landlock, "REACH_S", 0.3)
+    (tmp_path / "file").write_text("told")
+    profile = Profile(read=(str(tmp_path),))
+    try:
+        stuck = [confined.start("cat", str(tmp_path / "file"), profile=profile)[1] for _ in range(3)]
+        assert confined.run("true").exit_code == 0
+        assert ["does not answer" in ended.get(timeout=20).reason for ended in stuck] == [True] * 3
+        assert looks.qsize() == 1, "one thread for each place"
+    finally:
+        answers.set()
+    eventually(
+        lambda: confined.run("cat", str(tmp_path / "file"), profile=profile).stdout == "told",
+        "it answers again",
+    )
+
+
 FUSE_INIT_ANSWER = struct.pack("=IiQ", 80, 0, 0) + struct.pack(
     "=4I2H2I2H8I", 7, 31, 65_536, 0, 12, 9, 65_536, 1, 0, 0, *[0] * 8
 )
@@ -175,3 +206,5 @@ for change in (lambda: os.chmod({str(hung / "x")!r}, 0), lambda: os.chmod("link"
         ended = confined.run("sh", "-c", f"exec {name}", profile=profile)
         assert (ended.exit_code, ended.stdout) == (126, ""), ended
     assert confined.run("sh", "-c", "/usr/bin/echo on", profile=profile).stdout == "on\n"
+    reads = confined.run("true", profile=Profile(read=(str(hung / "x"),)))
+    assert "does not answer" in reads.reason
