@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -315,3 +316,19 @@ def test_the_trail_says_which_jail_and_policy_the_calls_of_a_session_had(place: 
     start, *others = records(place.trail)
     assert (start["event"], start["detail"]) == ("start", f"jail {place.jail}, policy {place.policy}")
     assert {record["session"] for record in others} == {start["session"]}
+
+
+def _is_script(path: str) -> bool:
+    return os.path.isfile(path) and Path(path).read_bytes().startswith(b"#!")
+
+
+@pytest.mark.skipif(not _is_script("/usr/bin/which"), reason="`which` is no script here")
+def test_a_record_names_the_program_as_it_was_called_also_where_that_is_a_script(place: Place) -> None:
+    rule = '\n[rules.which]\noperands = ["text"]\n'
+    place.policy.write_text(POLICY.replace('"cat", ', '"cat", "which", ') + rule)
+    assert run_cli(place, "run", "which ls").stdout.endswith("/ls\n")
+    assert run_cli(place, "run", "--cwd", "src/../src", "which 'l s'").status == 1
+    run_cli(place, "run", "--cwd", "..", "which ls")
+    shown = [(record["argv"], record["cwd"]) for record in calls(place.trail)]
+    at_root, below, refused = (["which", "ls"], "."), (["which", "l s"], "src"), (["which", "ls"], "..")
+    assert shown == [at_root, at_root, below, below, refused]
