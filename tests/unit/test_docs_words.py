@@ -142,6 +142,7 @@ def numbers_of_the_code() -> dict[str, set[str]]:
             "ABI 3",
             f"ABI {landlock.TCP_ABI}",
             f"{spelled(attendants.MOST)} threads",
+            f"{spelled(int(landlock.REACH_S))} seconds",
         },
         "protocol.md": {
             f"{spelled(framing.LENGTH_BYTES)} bytes",
