@@ -12,29 +12,31 @@ from collections.abc import Callable, Iterator
 from msgspec import DecodeError
 from msgspec.json import decode
 
-from broker.regex_engine import NOWHERE, Expression
+from broker.regex_engine import Expression
 from broker.visible_text import VisibleText
 
 NEAR_BYTES = 1024
-SHORT_BYTES = 40
 Span = tuple[int, int]
 Found = tuple[int, int, int, str]
 _PATH = r"[^\s:\[{=\"']"
-_NO_TIME = r"(?:[^0-9]|[0-9]{1,2}[^0-9 \t,.\]Z]|[0-9]{1,3}\.[0-9]{1,3}\.|[0-9]{3}|$)"
 _RECORD = (  # of `rg --json`
     r"\{\"type\":\"(?:match|context)\",\"data\":\{\"path\":(?:null|\{\"(?:text|bytes)\":\"(?:[^\"\\\n]|\\.)*\"\})"
     r",\"lines\":\{\"text\":\""
 )
-_PLACES = (
-    rf"({_RECORD}"
+_LINES = (
+    rf"{_RECORD}"
     r"|[ ]*[0-9]{1,7}[ ]*[:]?\t|[ ]+[0-9a-f]{0,7}[0-9][0-9a-f]{0,7}[ ]"  # a number, an offset, how often
     r"|\^?[0-9a-f]{7,40}[ \t](?:[^\n]*?[ \t])?[0-9]+\)[ ]?"  # who wrote it
     r"|[0-9a-f]{40}[ ][0-9]+[ ][0-9]+(?:[ ][0-9]+)?\n(?:[a-z\-]+(?:[ ][^\n]*)?\n)*\t"  # the same, for programs
-    r"|[ ]{5,6}[a-f]{1,2}[ ]|[<>][ ])"  # a small offset; a quoted text, or the lines of a diff
-    r"|((?:\{\"[A-Za-z_]+\":)?\")(?:[^\"\\\n]|\\.)*\"[,}\]]*(?m:$)"  # a string of JSON
-    rf"|((?:{_PATH}+:){{0,2}}?[ ]*[0-9]{{1,9}}:(?:[0-9]{{1,9}}:)?\t?){_NO_TIME}"
-    rf"|((?:{_PATH}+-)?[0-9]{{1,9}}-)(?:[^0-9]|$)"
-    r"|((?:[A-Za-z0-9_@^~./\-]+:)?[A-Za-z0-9_@+,\-]*[./][A-Za-z0-9_@+.,/\-]*:\t?)"
+    r"|[ ]{5,6}[a-f]{1,2}[ ]|[<>][ ]"  # a small offset; a quoted text, or the lines of a diff
+    r"|(?:\{\"[A-Za-z_]+\":)?\"(?:[^\"\\\n]|\\.)*\"[,}\]]*(?m:$)"  # a string of JSON
+    r"|[0-9]{2}:[0-9]{2}:[0-9]{2}"  # a time: nothing to leave out
+    rf"|(?:{_PATH}+:){{0,2}}?[ ]*[0-9]{{1,9}}:(?:[0-9]{{1,9}}:)?\t?"
+    r"|(?:[A-Za-z0-9_@^~./\-]+:)?[A-Za-z0-9_@+,\-]*[./][A-Za-z0-9_@+.,/\-]*:\t?"
+)
+_CONTEXT = (  # 1900 to 2099 are years
+    rf"(?:{_PATH}*[A-Za-z_./]{_PATH}*-(?:[0-9]{{1,3}}|[0-9]{{5,9}}|[03-9][0-9]{{3}}|1[0-8][0-9]{{2}}|2[1-9][0-9]{{2}})"
+    r"|[0-9]{1,3}|[0-9]{5,9}|[03-9][0-9]{3}|1[0-8][0-9]{2}|2[1-9][0-9]{2})-"
 )
 _NUMBER = (
     rf"(?:{_PATH}+:){{0,2}}?[ ]*[0-9]{{1,9}}[:\-\t](?:[0-9]{{1,9}}[:\-])?\t?"  # before the lines of a diff
@@ -43,13 +45,12 @@ _SIGNS = (
     r"(?m:^)(?:[|*\\/_>][ |*\\/_>]*|[ ]+)?@@@?[ ]-|(?m:^)(?:\*{15}|~\n)"  # a diff, one with context, a word diff for programs
     r"|-\]|\+\}|[ \t][|<>]\t|[ \t]<\n"  # a word diff, a diff side by side
 )
-_PLAIN = Expression(rf"{_SIGNS}|(?m:^)(?:{_PLACES})")
+_PLAIN = Expression(rf"{_SIGNS}|(?m:^)(?:{_LINES}|{_CONTEXT})")
 
 
 def _of_a_diff(graph: str) -> Expression:
-    """Lines that were removed, lines that were added, a graph before other lines, anything else before them."""
-    before = rf"(?:{graph}|{_NUMBER})?"
-    return Expression(rf"(?m:^)(?:({before}-{{1,2}})|({before}(?:\+{{1,2}}|![ ]))|({graph})|{_PLACES})")
+    """What stands before lines that were removed or added, which it ends with a sign, and before others."""
+    return Expression(rf"(?m:^)(?:(?:{graph}|{_NUMBER})?(?:-{{1,2}}|\+{{1,2}}|![ ])|{graph}|{_LINES})")
 
 
 _IN_A_DIFF = _of_a_diff(r"(?:[|*>][ ])+")
@@ -60,6 +61,11 @@ _RECORD_END = Expression(
 _RECORD_START = Expression(_RECORD)
 _SUBMATCH = Expression(r"\"(?:text|bytes)\":\"((?:[^\"\\]|\\.)*)\"\},\"start\":([0-9]+),\"end\":([0-9]+)\}")
 _HEADS = {b"@@ -", b"@@@ -", b"*" * 15}
+_RECORD_HEAD = b'{"type":"'
+_SIGN_ENDS = b"-+]}*\n\t"
+_CUT_ENDS = b": \t)-+"
+_SIGN_TEXTS = (b"-]", b"+}", b"~\n", b"**")
+_BESIDE = (b"|\t", b"<\t", b">\t", b"<\n")
 _WORD_MARKS = (b"-]", b"+}")
 _WORDS = Expression(r"(\[-)[^\n]*?(-\])|(\{\+)[^\n]*?(\+\})")
 _STRETCH = Expression(r"(?m:^)(?:[ +\-][^\n]*\n)*~\n")
@@ -72,12 +78,17 @@ def views(data: bytes) -> Iterator[VisibleText]:
     """What files `data` may be a print of; nothing where it can only be itself."""
     before: list[Span] = []
     signs: set[bytes] = set()
-    for whole, *groups in _PLAIN.each(data, 0, len(data)):
-        cut = max(groups)
-        if cut == NOWHERE:
-            signs.add(data[whole[0] : whole[1]])
+    for start, end in _found(_PLAIN, data):
+        last = data[end - 1]
+        if last in _SIGN_ENDS and _is_sign(data[start:end]):
+            signs.add(data[start:end])
+        elif last in _CUT_ENDS:
+            before.append((start, end))
         else:
-            before += _around_a_line(data, cut)
+            before += _around_a_string(data, start, end)
+    if not signs:
+        yield from _parts(data, before)
+        return
     differs = {sign for sign in signs if b"@@" in sign or sign[:1] == b"*"}
     if differs:
         yield from _versions(data, _IN_A_DIFF if differs <= _HEADS else _BESIDE_A_GRAPH)
@@ -94,15 +105,16 @@ def views(data: bytes) -> Iterator[VisibleText]:
 
 def _versions(data: bytes, lines: Expression) -> Iterator[VisibleText]:
     """The lines of a diff as the file had them before, and as it has them now."""
-    cuts = [(max(groups), groups[:2]) for _whole, *groups in lines.each(data, 0, len(data))]
-    for other in (1, 0):
+    cuts: list[tuple[Span, int]] = []
+    for start, end in _found(lines, data):
+        last = data[end - 1]
+        if last in _SIGN_ENDS or last in _CUT_ENDS:
+            cuts.append(((start, end), last))
+        else:
+            cuts += ((cut, 0) for cut in _around_a_string(data, start, end))
+    for other in b"+-":
         yield from _parts(
-            data,
-            [
-                (start, _line_end(data, end) + 1 if marks[other] != NOWHERE else end)
-                for (start, end), marks in cuts
-                if start >= 0
-            ],
+            data, [(start, _line_end(data, end) + 1 if last == other else end) for (start, end), last in cuts]
         )
 
 
@@ -120,13 +132,31 @@ def _parts(data: bytes, cuts: list[Span], around: int = 0) -> Iterator[VisibleTe
             first = index + 1
 
 
-def _around_a_line(data: bytes, cut: Span) -> Iterator[Span]:
-    """What stands before a line, and what a string of JSON or a record of `rg --json` has behind it."""
-    yield cut
-    if data[cut[1] - 1 : cut[1]] == b'"':
-        stop = _line_end(data, cut[1])
-        tail = _RECORD_END.first(data, cut[1], stop) if cut[1] - cut[0] > SHORT_BYTES else None
-        yield tail[0] if tail is not None else (cut[1] + len(data[cut[1] : stop].rstrip(b'",}]')), stop)
+def _found(expression: Expression, data: bytes) -> Iterator[Span]:
+    for spans in expression.each(data, 0, len(data)):
+        yield spans[0]
+
+
+def _is_sign(text: bytes) -> bool:
+    """Does it say that this is a diff, not where a line is?"""
+    return text[-2:] in _SIGN_TEXTS or text[-4:] == b"@@ -" or text[1:] in _BESIDE
+
+
+def _around_a_string(data: bytes, start: int, end: int) -> Iterator[Span]:
+    """What stands around a string of JSON that is a line, or in a record of `rg --json`; around a time nothing."""
+    if data[start : start + 1] not in (b'"', b"{"):
+        return
+    if data[start:end].startswith(_RECORD_HEAD):
+        yield start, end
+        tail = _RECORD_END.first(data, end, _line_end(data, end))
+        if tail is not None:
+            yield tail[0]
+        return
+    opened = (
+        data.find(b'"', start if data[start : start + 1] == b'"' else data.find(b":", start, end), end) + 1
+    )
+    yield start, opened
+    yield opened + len(data[opened:end].rstrip(b'",}]')), end
 
 
 def _line_end(data: bytes, position: int) -> int:
