@@ -46,3 +46,10 @@ def test_every_module_that_a_call_passes_through_is_named_where_its_way_is_told(
     assert passed - SMALL <= NAMED
     steps = {name for name in NAMED if not name.startswith("frontend/")}
     assert steps <= passed | OTHERWISE.keys(), "the document names what no call passes through"
+
+
+def test_every_module_is_named_somewhere() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    modules = [path for folder in ("broker", "frontend", "protocol") for path in (ROOT / folder).glob("*.py")]
+    names = {str(path.relative_to(ROOT)) for path in modules if path.name != "__init__.py"}
+    assert names == set(re.findall(r"`((?:broker|frontend|protocol)/\w+\.py)`", text))
