@@ -43,7 +43,7 @@ _NUMBER = (
 )
 _SIGNS = (
     r"(?m:^)(?:[|*\\/_>][ |*\\/_>]*|[ ]+)?@@@?[ ]-|(?m:^)(?:\*{15}|~\n)"  # a diff, one with context, a word diff for programs
-    r"|-\]|\+\}|[ \t][|<>]\t|[ \t]<\n"  # a word diff, a diff side by side
+    r"|-\]|\+\}|[ \t][|<>]\t"  # a word diff, a diff side by side
 )
 _PLAIN = Expression(rf"{_SIGNS}|(?m:^)(?:{_LINES}|{_CONTEXT})")
 
@@ -62,15 +62,15 @@ _RECORD_START = Expression(_RECORD)
 _SUBMATCH = Expression(r"\"(?:text|bytes)\":\"((?:[^\"\\]|\\.)*)\"\},\"start\":([0-9]+),\"end\":([0-9]+)\}")
 _HEADS = {b"@@ -", b"@@@ -", b"*" * 15}
 _RECORD_HEAD = b'{"type":"'
-_SIGN_ENDS = b"-+]}*\n\t"
+_SIGN_ENDS = b"-]}*\n\t"
 _CUT_ENDS = b": \t)-+"
 _SIGN_TEXTS = (b"-]", b"+}", b"~\n", b"**")
-_BESIDE = (b"|\t", b"<\t", b">\t", b"<\n")
+_BESIDE = (b"|\t", b"<\t", b">\t")
 _WORD_MARKS = (b"-]", b"+}")
 _WORDS = Expression(r"(\[-)[^\n]*?(-\])|(\{\+)[^\n]*?(\+\})")
 _STRETCH = Expression(r"(?m:^)(?:[ +\-][^\n]*\n)*~\n")
 _SEGMENT = Expression(r"[^\n]*\n")
-_LEFT = Expression(r"[ ]*[|<>]?(?:\t[^\n]*|(?m:$))")
+_LEFT = Expression(r"[ ]*[|<>]?\t[^\n]*|[ \t]+[|<](?m:$)")
 _RIGHT = Expression(r"(?m:^)[^\n]*\t")
 
 
