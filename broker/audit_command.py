@@ -176,17 +176,14 @@ def _add_verify(commands: "_Commands") -> None:
 
 
 def _add_show(commands: "_Commands") -> None:
+    examples = (
+        f"{_NAME} show -f",
+        f"{_NAME} show --since 2h --code policy_denied",
+        f"{_NAME} show --jail ~/src/app --program git --json",
+    )
+    status = f"0 as asked, and where --follow was interrupted; {_READ}"
     parser = _add(
-        commands,
-        "show",
-        _show,
-        "the newest records as a table",
-        examples=(
-            f"{_NAME} show -f",
-            f"{_NAME} show --since 2h --code policy_denied",
-            f"{_NAME} show --jail ~/src/app --program git --json",
-        ),
-        exit_status=f"0 as asked, and where --follow was interrupted; {_READ}",
+        commands, "show", _show, "the newest records as a table", examples=examples, exit_status=status
     )
     parser.add_argument(
         "-n",

@@ -13,6 +13,13 @@ from tests.support.place import POLICY, Place
 ROOT = Path(__file__).parents[2]
 USAGE = 2
 EX_IOERR = 74
+WEAK = {
+    '[containment]\nmode = "off"': "[containment] mode",
+    '[containment]\nmode = "best-effort"': "[containment] mode",
+    "[redaction]\nenabled = false": "[redaction] enabled",
+    '[audit]\nfail_mode = "open"': "[audit] fail_mode",
+    '[output]\ncontrol_sequences = "keep"': "[output] control_sequences",
+}
 
 
 def check(place: Place, text: str) -> Ended:
@@ -71,15 +78,6 @@ def test_check_tells_faults_as_json_too(place: Place, text: str | None, fault: s
     assert (ended.status, ended.stderr) == (EX_CONFIG, "")
     (told,) = json.loads(ended.stdout)["faults"]
     assert fault in told
-
-
-WEAK = {
-    '[containment]\nmode = "off"': "[containment] mode",
-    '[containment]\nmode = "best-effort"': "[containment] mode",
-    "[redaction]\nenabled = false": "[redaction] enabled",
-    '[audit]\nfail_mode = "open"': "[audit] fail_mode",
-    '[output]\ncontrol_sequences = "keep"': "[output] control_sequences",
-}
 
 
 @pytest.mark.parametrize("setting", WEAK)

@@ -18,16 +18,8 @@ from broker.cells import cells
 from broker.refusal import StartupError
 from frontend.tools import CANCELLED_EARLY
 from protocol.messages import ResultCode
-from tests.support.opened_trail import (
-    a_call,
-    an_outcome,
-    open_trail,
-    printed,
-    records,
-    result,
-    varied_trail,
-    while_following,
-)
+from tests.support import opened_trail
+from tests.support.opened_trail import a_call, open_trail, printed, records, result
 from tests.support.opened_trail import run as ran
 
 COMMANDS = ("verify", "show", "stats", "report", "repair")
@@ -35,7 +27,7 @@ COMMANDS = ("verify", "show", "stats", "report", "repair")
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    return varied_trail(tmp_path / "audit.jsonl")
+    return opened_trail.varied_trail(tmp_path / "audit.jsonl")
 
 
 @pytest.fixture(autouse=True)
@@ -83,7 +75,7 @@ def test_following_from_no_row_shows_only_what_is_new(
     path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     trail = open_trail(path)
-    while_following(monkeypatch, lambda: ran(trail, "echo new"))
+    opened_trail.while_following(monkeypatch, lambda: ran(trail, "echo new"))
     shown = printed(capsys, "show", "--log", str(path), "-f", "-n", "0").splitlines()
     trail.close()
     assert [line.split()[-1] for line in shown] == ["COMMAND", "new"]
@@ -183,7 +175,9 @@ def test_the_next_step_is_about_the_trail_that_was_verified(
 
 @pytest.mark.parametrize("width", [40, 60, 80, 110, 140])
 def test_a_table_counts_a_wide_character_as_two_cells(width: int) -> None:
-    entry = an_outcome(command_raw="cat 漢字 " * 40, code="POLICY_DENIED", policy_reason="理由は秘密" * 40)
+    entry = opened_trail.an_outcome(
+        command_raw="cat 漢字 " * 40, code="POLICY_DENIED", policy_reason="理由は秘密" * 40
+    )
     lines = list(table_lines(entry, Style(width)))
     assert [width - cells(line) for line in lines if line.endswith("…")] in ([0, 0], [0, 1], [1, 0], [1, 1])
     assert len(lines) == 2
@@ -194,7 +188,7 @@ def test_sums_and_verdicts_fit_the_columns_whatever_is_in_them(
 ) -> None:
     folder = tmp_path / ("漢字" * 40)
     folder.mkdir()
-    path = varied_trail(folder / "audit.jsonl")
+    path = opened_trail.varied_trail(folder / "audit.jsonl")
     trail = open_trail(path)
     ran(trail, "漢字漢字漢字漢字漢字漢字 " + "字" * 50)
     trail.outcome(a_call("rm x"), result(ResultCode.POLICY_DENIED, "理由は" * 50))

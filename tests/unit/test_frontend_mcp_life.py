@@ -206,6 +206,14 @@ def test_a_last_line_without_its_end_counts(client):
     quiet_end(client)
 
 
+def hold(client, broker, calls):
+    """Begin so many calls that wait, of which the broker has seen the first."""
+    for number in range(calls):
+        client.call(number, "hold")
+    for _ in range(4):
+        broker.next_request()
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 @pytest.mark.parametrize("busy", [False, True])
 def test_a_signal_ends_it_cleanly(client, broker, number, busy):
@@ -217,10 +225,7 @@ def test_a_signal_ends_it_cleanly(client, broker, number, busy):
 
 
 def test_a_signal_answers_what_is_in_flight_and_records_what_was_not_judged_yet(client, broker):
-    for number in range(30):
-        client.call(number, "hold")
-    for _ in range(4):
-        broker.next_request()
+    hold(client, broker, 30)
     client.send(id="p", method="ping")
     assert client.receive()["id"] == "p"
     client.process.send_signal(signal.SIGTERM)
@@ -332,10 +337,7 @@ def test_when_the_broker_dies_calls_in_flight_and_later_ones_get_an_envelope(cli
 
 
 def test_calls_that_wait_for_their_turn_learn_of_the_broker_s_death_too(client, broker):
-    for number in range(20):
-        client.call(number, "hold")
-    for _ in range(4):
-        broker.next_request()
+    hold(client, broker, 20)
     broker.kill()
     assert {client.receive()["id"] for _ in range(20)} == set(range(20))
 

@@ -117,37 +117,34 @@ def _chain(jail: Jail, ways: list[str], end: str) -> str:
     return names[0]
 
 
-@pytest.mark.parametrize("farm", ["broad", "deep", "zigzag"])
-def test_links_laid_to_cost_are_refused_within_the_budget(
-    jail: Jail, kernel: Kernel, request: pytest.FixtureRequest, farm: str
-) -> None:
-    word = request.getfixturevalue(farm)
+@pytest.fixture(params=["broad", "deep", "zigzag"])
+def farm(request: pytest.FixtureRequest) -> str:
+    """A path that costs much."""
+    word: str = request.getfixturevalue(request.param)
+    return word
+
+
+def test_links_laid_to_cost_are_refused_within_the_budget(jail: Jail, kernel: Kernel, farm: str) -> None:
     with jail.locate(None) as located:
         for _ in range(3):
             with pytest.raises(PolicyDenied, match=TOO_LONG):
-                jail.check(f"{word}/f", located)
+                jail.check(f"{farm}/f", located)
     assert kernel.calls <= beneath.STEPS
     assert kernel.names <= 2 * beneath.STEPS
 
 
-@pytest.mark.parametrize("farm", ["broad", "deep", "zigzag"])
-def test_links_laid_to_cost_are_refused_as_working_directory(
-    jail: Jail, kernel: Kernel, request: pytest.FixtureRequest, farm: str
-) -> None:
-    word = request.getfixturevalue(farm)
+def test_links_laid_to_cost_are_refused_as_working_directory(jail: Jail, kernel: Kernel, farm: str) -> None:
     with pytest.raises(CwdEscape, match=f"^cwd is part of {TOO_LONG}"):
-        jail.locate(word)
+        jail.locate(farm)
     assert kernel.names <= 2 * beneath.STEPS
 
 
-@pytest.mark.parametrize("farm", ["broad", "deep", "zigzag"])
 def test_a_path_that_is_no_commands_ends_after_a_few_hundred_steps(
-    jail: Jail, kernel: Kernel, request: pytest.FixtureRequest, farm: str
+    jail: Jail, kernel: Kernel, farm: str
 ) -> None:
-    word = request.getfixturevalue(farm)
     names = [part for part in jail.real.split("/") if part]
     with pytest.raises(OSError) as caught:  # noqa: PT011 - the number is what the asker gets
-        open_beneath(jail.fd, f"{word}/f", os.O_PATH, [names])
+        open_beneath(jail.fd, f"{farm}/f", os.O_PATH, [names])
     assert caught.value.errno == errno.ELOOP
     assert kernel.names <= 2 * STEPS_ALONE
 
