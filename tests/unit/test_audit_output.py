@@ -255,9 +255,8 @@ def test_a_jail_that_no_broker_had_is_said_and_so_are_those_that_there_are(
 
 
 def test_sums_of_one_jail_name_it_for_sessions_that_began_before_too(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = tmp_path / "audit.jsonl"
     trail = open_trail(path)
     trail.event("start", "jail /srv/one, policy /etc/policy.toml")
     ran(trail)
