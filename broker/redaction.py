@@ -211,7 +211,6 @@ class RedactionStream:
     """
 
     __slots__ = (
-        "_after_key",
         "_column",
         "_done",
         "_line",
@@ -232,7 +231,7 @@ class RedactionStream:
         self._pending: list[bytes] = []
         self._size = 0
         self._done = 0  # how many bytes at the start of what is pending are context, already given out
-        self._swallowing = self._after_key = False
+        self._swallowing = False
         self.changed = False
 
     @property
@@ -285,7 +284,7 @@ class RedactionStream:
     def _spans(self, window: bytes) -> list[Found]:
         """What to replace; after a secret that filled the last window to its end, what goes on belongs to it."""
         spans = self._redactor.find(window)
-        if self._done and not self._after_key:  # what such lines continue, one does not see here
+        if self._done:  # what such lines continue, one does not see here
             spans = [
                 span for span in spans if span[2] != private_keys.LINES_NAME or b"\n" in window[: span[0]]
             ]
@@ -299,8 +298,6 @@ class RedactionStream:
         """Up to where the window is certain: not into a secret that may go on behind the window's end."""
         commit = _last_line_before_tail(window, self._done)
         self._swallowing = False
-        keys = (end for _start, end, name in spans if name in (private_keys.NAME, private_keys.LINES_NAME))
-        self._after_key = max(keys, default=0) >= commit - CONTEXT_BYTES
         for start, end, _name in spans:
             if start < commit < end:
                 if start > self._done and len(window) - start <= WINDOW_BYTES // 2:

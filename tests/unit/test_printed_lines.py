@@ -257,3 +257,18 @@ def test_a_stream_of_prints_gives_what_the_whole_gives() -> None:
     whole = redact(text)
     assert "".join(given) + stream.close() == whole
     assert not _shows_any(whole)
+
+
+@pytest.mark.parametrize("cut", [3, 5])
+def test_a_key_whose_lines_have_lost_their_beginning_goes(cut: int) -> None:
+    shown = redact("".join(f"{line[cut:]}\n" for line in BLOCK))
+    assert not [line for line in KEY if line[cut:40] in shown]
+
+
+def test_data_source_names_near_each_other_all_go() -> None:
+    lines = [
+        f'"me:{secret[:6]}@{secret[6:]}@{net}(db:3306)/x",\n'
+        for secret, net in zip((OLD, NEW, OTHER), ("tcp", "unix", "udp"), strict=True)
+    ]
+    shown = redact("".join(lines))
+    assert not [secret for secret in (OLD, NEW, OTHER) if secret[6:] in shown or secret[:6] in shown]
