@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from broker.audit_record import Call
-from broker.audit_text import redacted_words, show_call
+from broker.audit_text import redacted_words, show_call, show_reason
 from broker.redaction import Redactor
 from tests.support.made_secrets import characters, every_kind, github_token, survives
 from tests.support.opened_trail import a_call, open_trail
@@ -121,3 +121,30 @@ def test_a_record_is_one_printable_line_whatever_stands_in_it(tmp_path: Path) ->
     assert line.isprintable()
     assert json.loads(line)["command_raw"] == hostile
     assert "漢" in line
+
+
+def test_what_the_command_hides_the_folder_and_the_reason_hide_too() -> None:
+    secret = characters(12)
+    call = Call(
+        tool="run_command",
+        command_raw=f'tool --pass"word" {secret}',
+        policy_sha256="",
+        argv=("tool", "--password", secret),
+        cwd=f"src/{secret}/lib",
+    )
+    shown = show_call(call, REDACT)
+    assert shown.command_raw == "tool --password [REDACTED:password]"
+    assert shown.cwd == "src/[REDACTED:secret]/lib"
+    assert (
+        show_reason(f"no rule lets {secret} through", shown, REDACT)
+        == "no rule lets [REDACTED:secret] through"
+    )
+
+
+def test_a_command_whose_secrets_cannot_be_told_from_the_rest_is_given_up() -> None:
+    def redact(text: str) -> str:
+        return re.sub(r"'[^']+'|XTOKEN\w+", "[REDACTED:x]", text)
+
+    command = " ".join(f"'secret{number}'" for number in range(100)) + ' XTO"KEN"abcdef'
+    call = Call(tool="run_command", command_raw=command, policy_sha256="", argv=None)
+    assert show_call(call, redact).command_raw == "[REDACTED:command]"
