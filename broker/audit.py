@@ -254,7 +254,7 @@ class Trail:
 
 def _start(chain: Chain, mirror: str | None) -> None:
     try:
-        chain.mirror = Mirror.to(mirror) if mirror else None
+        chain.mirror = Mirror.to(mirror) if mirror is not None else None
         chain.start()
     except BaseException:
         chain.close()

@@ -76,6 +76,11 @@ def _faults_of_settings(file: PolicyFile) -> list[str]:
             Redactor(Redaction(extra_patterns=extra))
         except StartupError as error:
             faults.append(str(error))
+    mirror = file.audit.mirror
+    if mirror is not None and mirror != "syslog" and not mirror.startswith("/"):
+        faults.append(
+            f'audit.mirror: {mirror!r}: "syslog" or the absolute path of a datagram socket is expected'
+        )
     if user := file.containment.run_as:
         try:  # whether we are root, who alone may become somebody else, is no fault of the file
             pwd.getpwnam(user)

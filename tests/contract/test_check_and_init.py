@@ -50,6 +50,13 @@ def test_check_finds_a_user_that_does_not_exist_and_all_patterns_at_once(place: 
     assert "containment.run_as: there is no user 'nobody-of-that-name'" in ended.stderr
 
 
+@pytest.mark.parametrize("mirror", ["udp:1", "relative", ""])
+def test_check_finds_a_mirror_that_is_none(place: Place, mirror: str) -> None:
+    ended = check(place, f'{POLICY}\n[audit]\nmirror = "{mirror}"\n')
+    assert ended.status == EX_CONFIG
+    assert f"audit.mirror: {mirror!r}" in ended.stderr
+
+
 def test_check_without_a_file_fails_for_a_policy_that_no_server_here_would_take(place: Place) -> None:
     (place.jail / "policy.toml").write_text(POLICY)
     ended = run_cli(place, "check", cwd=place.jail, HTMCP_POLICY_FILE=None)
