@@ -9,6 +9,8 @@ import time
 from hashlib import file_digest
 from typing import NamedTuple
 
+import msgspec
+
 from broker import audit_rotation as rotation
 from broker import private_folder
 from broker.audit_file import TrailFaultError, TrailFile
@@ -40,7 +42,9 @@ def repair(path: str) -> Repaired:
         verdict = verify(named([*older, path]))
         if verdict.fault is None:
             return Repaired([], _sound(verdict))
-        return (_seal_all if verdict.fault.file == path else _seal_older)(path, older, verdict.fault)
+        if verdict.fault.file == path:
+            return _seal_all(path, older, verdict.fault)
+        return _seal_older(file, older, verdict.fault)
     finally:
         file.close()
 
@@ -58,10 +62,35 @@ def _continue_older(path: str, older: list[str], fate: str) -> Repaired:
     return Repaired([], f"started a new file that continues {last}: what stood at {path} was {fate}")
 
 
-def _seal_older(_path: str, older: list[str], fault: Fault) -> Repaired:
-    sealed = [_seal(name) for name in older[: older.index(fault.file) + 1]]
-    why = f"{fault.file}, line {fault.line}: {fault.why}"
-    return Repaired(sealed, f"{why}; sealed it and what is older, the rest of the trail stays")
+def _seal_older(file: TrailFile, older: list[str], fault: Fault) -> Repaired:
+    bad = older[: older.index(fault.file) + 1]
+    digest = _digest(fault.file)
+    sealed = [_seal(name) for name in bad]
+    names = ", ".join(map(os.path.basename, sealed))
+    why = f"line {fault.line} of {os.path.basename(sealed[-1])}: {fault.why}"
+    _note(file, f"sealed {names}; {why}; SHA-256 of the last: {digest}")
+    said = f"{fault.file}, line {fault.line}: {fault.why}; sealed it and what is older, the rest of the trail stays"
+    return Repaired(sealed, said)
+
+
+def _note(file: TrailFile, detail: str) -> None:
+    """Append what was done to the file that goes on. Its lock is held. Raises OSError, TrailFaultError."""
+    file.recognise()
+    file.catch_up(os.fstat(file.fd).st_size, _nothing, set_aside=_nothing)
+    last = next(lines_backwards(file.fd, file.head.end))
+    line = _repaired(file.head.seq + 1, file.head.hash, detail)
+    line.oldest_open = msgspec.json.decode(last, type=_Last).oldest_open
+    sealed = seal(line)
+    file.append(sealed.line, line.seq, sealed.hash)
+    os.fsync(file.fd)
+
+
+def _nothing(*_: object) -> None:
+    """Take what nobody needs."""
+
+
+class _Last(msgspec.Struct):
+    oldest_open: int | None
 
 
 def _seal_all(path: str, older: list[str], fault: Fault) -> Repaired:
@@ -84,21 +113,28 @@ def _sealed_name(name: str) -> str:
 
 
 def _start_new(path: str, old: str, why: str) -> None:
-    with open(old, "rb") as file:
-        digest = file_digest(file, "sha256").hexdigest()
     seq, last = _claimed(old)
-    line = EventLine(
-        seq=seq + 1,
+    line = _repaired(seq + 1, last, f"{why}; SHA-256 of {os.path.basename(old)}: {_digest(old)}")
+    rotation.write_next(path, seal(line).line)
+    rotation.take_over(path)
+
+
+def _digest(name: str) -> str:
+    with open(name, "rb") as file:
+        return file_digest(file, "sha256").hexdigest()
+
+
+def _repaired(seq: int, prev: str, detail: str) -> EventLine:
+    return EventLine(
+        seq=seq,
         ts=utc_now(),
         event_id=new_event_id(),
         event="repaired",
-        detail=f"{why}; SHA-256 of {os.path.basename(old)}: {digest}",
+        detail=detail,
         session=session_name(),
         policy_sha256="",
-        prev=last,
+        prev=prev,
     )
-    rotation.write_next(path, seal(line).line)
-    rotation.take_over(path)
 
 
 def _claimed(name: str) -> tuple[int, str]:

@@ -1,5 +1,7 @@
 """`audit repair`: what it seals, what it starts, and what it leaves alone."""
 
+import hashlib
+import json
 from pathlib import Path
 
 import pytest
@@ -48,8 +50,28 @@ def test_repair_of_an_older_file_seals_it_and_keeps_the_rest(
     older = Path(f"{path}.000000000001")
     older.write_bytes(older.read_bytes().replace(b"git log -1", b"git log -9", 1))
     printed(capsys, "verify", "--log", str(path), status=1)
+    content = path.read_bytes()
     printed(capsys, "repair", "--log", str(path))
     assert not older.exists()
+    assert verified(path).sound
+    assert path.read_bytes().startswith(content)
+    noted, attempt = records(path)[-1], json.loads(content.splitlines()[-1])
+    (sealed,) = path.parent.glob("*.sealed-*")
+    assert (noted["event"], noted["oldest_open"]) == ("repaired", attempt["seq"])
+    assert f"line 3 of {sealed.name}: " in noted["detail"]
+    assert hashlib.sha256(sealed.read_bytes()).hexdigest() in noted["detail"]
+
+
+def test_repair_of_an_older_file_sets_a_torn_last_line_aside_before_it_says_so(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    older = Path(f"{path}.000000000001")
+    older.write_bytes(older.read_bytes().replace(b"git log -1", b"git log -9", 1))
+    with path.open("ab") as file:
+        file.write(b'{"seq":')
+    printed(capsys, "repair", "--log", str(path))
+    assert records(path)[-1]["event"] == "repaired"
+    assert Path(f"{path}.torn").read_bytes() == b'{"seq":\n'
     assert verified(path).sound
 
 
