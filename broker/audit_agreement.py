@@ -11,6 +11,9 @@ from msgspec.json import decode
 
 PIECE_CHARACTERS = 6
 """So many characters of a secret in a row are a leak."""
+FEW_PIECES = 64
+MIDDLE_CHARACTERS = 256 * 1024
+"""Where secrets lie further apart, it is not looked what they were."""
 _MARKER = "[REDACTED:"
 _MARKER_CHARACTERS = 65
 _QUOTES = str.maketrans("", "", "\"'\\")
@@ -20,30 +23,54 @@ _QUOTES_AND_BLANKS = str.maketrans("", "", "\"'\\ \t\r\n")
 class Taken:
     """What was taken out of texts, by pieces of `PIECE_CHARACTERS`."""
 
-    __slots__ = ("_pairs",)
+    __slots__ = ("_pieces", "_untold")
 
     def __init__(self, pairs: Iterable[tuple[str, str]]) -> None:
         """`pairs`: texts before and after their redaction."""
-        self._pairs = [(_bare(before), _bare(after)) for before, after in pairs if before != after]
-
-    def __bool__(self) -> bool:
-        return bool(self._pairs)
+        self._pieces: set[str] = set()
+        self._untold = False
+        for before, after in {(_bare(before), _bare(after)) for before, after in pairs if before != after}:
+            middle = _middle(before, after)
+            if len(middle) > MIDDLE_CHARACTERS:
+                self._untold = True
+            else:
+                self._pieces |= _not_in(after, _pieces_of(middle))
 
     def shows_in(self, text: str) -> bool:
-        """Is a piece that was taken out of one of the texts still in this one?"""
-        if not self._pairs:
-            return False
+        """Is a piece that was taken out of one of the texts still in this one, as far as that can be told?"""
+        if not self._pieces:
+            return self._untold
         shown = _bare(text)
-        wanted = {shown[at : at + PIECE_CHARACTERS] for at in range(len(shown) - PIECE_CHARACTERS + 1)}
-        return any(_pieces(before, wanted) - _pieces(after, wanted) for before, after in self._pairs)
+        return self._untold or len(_not_in(shown, self._pieces)) < len(self._pieces)
 
 
-def _pieces(text: str, wanted: set[str]) -> set[str]:
-    return {
-        piece
-        for at in range(len(text) - PIECE_CHARACTERS + 1)
-        if (piece := text[at : at + PIECE_CHARACTERS]) in wanted
-    }
+def _pieces_of(text: str) -> set[str]:
+    return {text[at : at + PIECE_CHARACTERS] for at in range(len(text) - PIECE_CHARACTERS + 1)}
+
+
+def _not_in(text: str, pieces: set[str]) -> set[str]:
+    """Those of the pieces that the text has not."""
+    if len(pieces) <= FEW_PIECES:
+        return {piece for piece in pieces if piece not in text}
+    return pieces.difference(
+        text[at : at + PIECE_CHARACTERS] for at in range(len(text) - PIECE_CHARACTERS + 1)
+    )
+
+
+def _middle(before: str, after: str) -> str:
+    """What of `before` lies between the parts that it has in common with `after`, and a piece of each of them."""
+    start = _common(before, after)
+    rest = _common(before[start:][::-1], after[start:][::-1])
+    return before[max(0, start - PIECE_CHARACTERS + 1) : len(before) - rest + PIECE_CHARACTERS - 1]
+
+
+def _common(one: str, other: str) -> int:
+    """How many characters both begin with."""
+    low, high = 0, min(len(one), len(other))
+    while low < high:
+        half = (low + high + 1) // 2
+        low, high = (half, high) if one[low:half] == other[low:half] else (low, half - 1)
+    return low
 
 
 def _bare(text: str) -> str:

@@ -71,7 +71,7 @@ def _agreed(
     if not pairs:
         return raw, words, cwd
     taken = Taken(pairs)
-    parts = [part for before, after in pairs for part in hidden_parts(before, after)]
+    parts = list(dict.fromkeys(part for before, after in pairs for part in hidden_parts(before, after)))
     parts = parts if len(parts) <= HIDDEN_PARTS else []
     if own is not None:
         own = tuple(_without(word, parts) for word in own)
