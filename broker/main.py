@@ -110,6 +110,8 @@ def _operate(module: str, arguments: list[str]) -> int:
 
     early_end.leave()
     lean.end_of_start()
+    if sys.stdout is None:  # closed by the caller
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - to the end of the process
     if isinstance(sys.stdout, io.TextIOWrapper):  # an old encoding must not keep anybody from reading a trail
         sys.stdout.reconfigure(errors="backslashreplace")
     status: int = import_module(module).main(arguments)

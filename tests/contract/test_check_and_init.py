@@ -312,6 +312,19 @@ def test_doctor_looks_for_what_reaches_a_broker_elsewhere(place: Place) -> None:
     assert "HTMCP_BROKER" in ended.stdout.partition("problem")[2]
 
 
+@pytest.mark.parametrize("command", ["doctor", "check", "audit show", "init --client claude"])
+def test_output_that_was_closed_is_no_fault(place: Place, command: str) -> None:
+    run_cli(place, "run", "true")
+    ended = subprocess.run(
+        ["/bin/sh", "-c", f"{COMMAND} {command} >&-"],
+        env=place.environment(),
+        capture_output=True,
+        timeout=20,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+
+
 def test_what_doctor_says_fits_the_columns_that_there_are(place: Place) -> None:
     ended = run_cli(place, "doctor", COLUMNS="60", HTMCP_JAIL_ROOT=str(place.folder / "missing"))
     longest = max(ended.stdout.split(), key=len)
