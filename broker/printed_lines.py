@@ -12,10 +12,15 @@ from collections.abc import Callable, Iterator
 from msgspec import DecodeError
 from msgspec.json import decode
 
-from broker.regex_engine import Expression
+from broker.keyed_values import KEYWORD
+from broker.regex_engine import NOWHERE, Expression
 from broker.visible_text import VisibleText
 
 NEAR_BYTES = 1024
+AROUND_BYTES = 4 * 1024
+TABLE_BYTES = 16 * 1024
+HUNK_BYTES = 32 * 1024
+"""How far around a name its value may stand, below the head of a table its rows, and above it the head of a hunk."""
 Span = tuple[int, int]
 Found = tuple[int, int, int, str]
 _PATH = r"[^\s:\[{=\"']"
@@ -53,6 +58,29 @@ def _of_a_diff(graph: str) -> Expression:
     return Expression(rf"(?m:^)(?:(?:{graph}|{_NUMBER})?(?:-{{1,2}}|\+{{1,2}}|![ ])|{graph}|{_LINES})")
 
 
+_NAME = rf"[A-Za-z0-9_.\-]*(?i:{KEYWORD})[A-Za-z0-9_.\-]*[\"'`]?"
+_BEFORE = (  # whatever a program may have set before a line, in as few words as that can be said
+    r"(?:(?m:^)[ \t|*<>+\-!\\/_\"]*"
+    r"(?:\^?[0-9a-f]{7,40}[ \t][^\n]*?[0-9]+\)[ ]?[+\-]{0,2}|[^\s=\"']*[:\-\t][ \t+\-]*|[0-9a-f]+[ \t]+[+\-]{0,2})?"
+    r"|[|<>]\t)[ \t]*"
+)
+_CELL = r"[ ]*[\"']?[A-Za-z_][A-Za-z0-9_.\-]*(?:[ ][A-Za-z0-9_.\-]+){0,2}[\"']?[ ]*"
+_COLUMN = (
+    r"[ ]*[\"']?(?:[A-Za-z0-9_.\-]+[ ]){0,2}[A-Za-z0-9_.\-]*"
+    r"(?i:passw(?:or)?d|passphrase|secret|_token|api_key|access[ _]key)[\"']?[ ]*"
+)
+_TABLE = rf"\|?(?:{_COLUMN}(?:[,;|\t]{_CELL})+|(?:{_CELL}[,;|\t])+{_COLUMN}(?:[,;|\t]{_CELL})*)\|?\r?\n"
+_WORTH = Expression(
+    rf"{_BEFORE}(?:-[ ]+)?[\"']?{_NAME}(?:[ \t]+[^\s:=|<>(]|[ \t]*[:=][ \t]*[(\\|>]?[ \t]*\r?\n)"  # its value apart
+    rf"|(?i:name|key|field|variable)[\"']?[ \t]*[:=>][ \t]*[\"']?{_NAME}[,;]?[ \t]*\r?\n"
+    rf"|{_BEFORE}({_TABLE})"
+    r"|(\[-[^\n]*?-\]|\{\+[^\n]*?\+\}|(?m:^)~\n|\{\"type\":\"(?:match|context)\")"  # marks
+)
+"""What is found only where a line begins, or on the line before: without any of it no view has what the text has not. Marks:
+what no diff of words and no record of `rg` can do without.
+"""
+
+
 _IN_A_DIFF = _of_a_diff(r"(?:[|*>][ ])+")
 _BESIDE_A_GRAPH = _of_a_diff(r"(?:[|*\\/_> ][ ])+")
 _RECORD_END = Expression(
@@ -75,7 +103,28 @@ _RIGHT = Expression(r"(?m:^)[^\n]*\t")
 
 
 def views(data: bytes) -> Iterator[VisibleText]:
-    """What files `data` may be a print of; nothing where it can only be itself."""
+    """What files `data` may be a print of; nothing where it can only be itself, or nothing new would be seen."""
+    for begin, stop in _regions(data):
+        yield from (view.behind(begin) for view in _views(data[begin:stop]))
+
+
+def _regions(data: bytes) -> list[Span]:
+    """Where a view may have what the text has not: around each `_WORTH`, or all of it. Whole lines, none twice."""
+    regions: list[Span] = []
+    for (start, end), table, mark in _WORTH.each(data, 0, len(data)):
+        if mark != NOWHERE:
+            return [(0, len(data))]
+        begin = data.rfind(b"\n", 0, max(0, start - AROUND_BYTES)) + 1
+        stop = _line_end(data, min(len(data), end + (TABLE_BYTES if table != NOWHERE else AROUND_BYTES)))
+        if regions and begin <= regions[-1][1]:
+            regions[-1] = regions[-1][0], max(stop, regions[-1][1])
+            continue
+        head = data.rfind(b"@@ -", max(regions[-1][1] if regions else 0, begin - HUNK_BYTES), begin)
+        regions.append((data.rfind(b"\n", 0, head) + 1 if head >= 0 else begin, stop))
+    return regions
+
+
+def _views(data: bytes) -> Iterator[VisibleText]:
     before: list[Span] = []
     signs: set[bytes] = set()
     for start, end in _found(_PLAIN, data):

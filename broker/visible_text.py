@@ -57,6 +57,11 @@ class VisibleText:
         pieces.append(data[last:])
         self.text = b"".join(pieces)
 
+    def behind(self, count: int) -> "VisibleText":
+        """The same, for data before which `count` bytes stand in the original."""
+        self._added = [added + count for added in self._added]
+        return self
+
     def original(self, start: int, end: int) -> tuple[int, int]:
         """The span of the original data for a span of the visible text."""
         return self._place(start), self._place(end - 1) + 1

@@ -13,13 +13,8 @@ from tests.support.random_text import filled
 
 redact = Redactor().redact
 EXAMPLES = sorted({example for pattern in catalogue().patterns for example in pattern.examples})
-KEYED = [
-    "DB_PASSWORD={base62:20}",
-    "tool --token {base62:20} x",
-    "api.key={hex:32}",
-    "--password {base62:9}",
-    "https://{base62:24}@git.example.com/",
-]
+KEYED = ["DB_PASSWORD={base62:20}", "tool --token {base62:20} x", "api.key={hex:32}", "--password {base62:9}"]
+KEYED += ["https://{base62:24}@git.example.com/"]
 TEXTS = st.builds(filled, st.sampled_from([e for e in EXAMPLES if "\n" not in e] + KEYED), st.integers(1, 50))
 MARKS = st.lists(st.tuples(st.integers(0, 400), st.sampled_from(["''", '""', "'", '"', "\\"])), max_size=5)
 PIECE = 6

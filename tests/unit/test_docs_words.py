@@ -10,6 +10,7 @@ from broker import attendants, audit_file, audit_rotation, landlock, schema
 from broker.audit_command import _parser as audit_parser
 from broker.audit_record import CallLine, EventLine
 from broker.audit_selection import EVENTS
+from broker.printed_lines import TABLE_BYTES
 from broker.processors import MANY
 from broker.redaction import WINDOW_BYTES
 from protocol import framing, messages
@@ -156,6 +157,7 @@ def numbers_of_the_code() -> dict[str, set[str]]:
         },
         "redaction.md": {
             f"{WINDOW_BYTES // 1024} KiB",
+            f"{TABLE_BYTES // 1024} KiB",
             "two fields",
             "two files",
             "64 or 70 characters",
