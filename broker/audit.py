@@ -288,7 +288,8 @@ def _faults_told(path: str) -> Iterator[None]:
         folder = os.path.dirname(path)
         raise StartupError(f"audit log {path}: folder {folder} does not exist; {_ELSEWHERE}") from None
     except OSError as error:
-        raise StartupError(f"audit log {path}: {error.strerror or error}; {_ELSEWHERE}") from None
+        said = "it is a link; name the file itself" if error.errno == errno.ELOOP else error.strerror or error
+        raise StartupError(f"audit log {path}: {said}; {_ELSEWHERE}") from None
     except (TrailFaultError, BrokenChainError) as error:
         raise StartupError(f"audit log {path}: {error}") from None
 

@@ -22,6 +22,7 @@ from broker.configuration import NAME, Settings
 from broker.doctor import Finding
 from broker.refusal import StartupError
 
+_ELSEWHERE = "HTMCP_BROKER: policy, jail and trail are those beyond {0!r}: run doctor there"
 _TEXT_AT = 9
 """Characters that a finding's word takes."""
 
@@ -62,6 +63,7 @@ def place_of(environ: Mapping[str, str]) -> Place:
     try:
         if carrier := environ.get("HTMCP_BROKER"):
             _check_carrier(carrier)
+            return Place(None, mode, None, None, None, (_ELSEWHERE.format(carrier),))
         settings = configuration.read(environ)
         policy, mode = settings.found.path, settings.file.containment.mode
         opened = startup.open_jail(settings.file, settings.environ)
@@ -111,6 +113,8 @@ def _could_be_exchanged(folder: str) -> str:
     there = folder
     while not os.path.isdir(there):
         there = os.path.dirname(there)
+    if there != folder and not os.access(there, os.W_OK | os.X_OK):
+        return f"no folder can be made in {there}; XDG_STATE_HOME, or HTMCP_AUDIT_LOG for the trail, names another place"
     try:
         return private_folder.problem(there, alone=there == folder)
     except OSError as error:
@@ -166,7 +170,11 @@ def _next(found: tuple[Finding, ...], place: Place) -> list[str]:
         else:
             steps.append(f"a server starts without them all the same: [containment] mode is {place.mode}")
     problem = place.problem or ""
-    if problem.startswith("no policy: "):
+    if "audit log" in problem:
+        steps.append(
+            f"mend the problem above; {NAME} audit verify says what is wrong with a trail, audit repair starts a new one"
+        )
+    elif problem.startswith("no policy: "):
         steps.append(f"write a policy: {NAME} init (or name one with HTMCP_POLICY_FILE)")
     elif problem:
         of_policy = f"; {NAME} check shows all that is wrong with the policy" if place.policy else ""

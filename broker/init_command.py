@@ -186,9 +186,11 @@ def _print_client(client: str, policy: str, *, chosen: bool) -> None:
     environment = {"HTMCP_JAIL_ROOT": jail, "HTMCP_POLICY_FILE": policy}
     if log := os.environ.get("HTMCP_AUDIT_LOG"):
         environment["HTMCP_AUDIT_LOG"] = os.path.abspath(log)
+    if carrier := os.environ.get("HTMCP_BROKER"):  # policy, jail and trail are those beyond
+        environment = {"HTMCP_BROKER": carrier}
     server: dict[str, Any] = {"command": _command(), "args": [], "env": environment}
     place, key = CLIENTS[client]
-    notes = [f"for {place}; the jail is {'this folder' if jail == os.getcwd() else jail}"]
+    notes = [f"for {place}; the jail is {_jail_in_words(environment)}"]
     if client == "vscode":
         server = {"type": "stdio", **server}
     if client == "claude":
@@ -204,10 +206,19 @@ def _print_client(client: str, policy: str, *, chosen: bool) -> None:
     print(msgspec.json.format(msgspec.json.encode(snippet), indent=2).decode())
 
 
+def _jail_in_words(environment: dict[str, str]) -> str:
+    jail = environment.get("HTMCP_JAIL_ROOT")
+    if jail is None:
+        return f"the one beyond {environment['HTMCP_BROKER']!r}"
+    return "this folder" if jail == os.getcwd() else jail
+
+
 def _doubts(environment: dict[str, str]) -> list[str]:
     """Return what keeps a server with this snippet from starting."""
     from broker.doctor_command import place_of
 
+    if "HTMCP_BROKER" in environment:
+        return []
     policy = environment["HTMCP_POLICY_FILE"]
     if not os.path.exists(policy):
         return [f"{policy} does not exist yet: write it with {configuration.NAME} init"]

@@ -86,8 +86,20 @@ def _failed(name: str, error: Exception) -> int:
     if isinstance(error, OSError) and error.filename is None and error.errno in OUTPUT_IS_FULL:
         print(f"{name}: cannot write: {error.strerror}", file=sys.stderr)
         return EXIT_OUTPUT
+    if isinstance(error, FileNotFoundError) and not _is_somewhere():
+        print(f"{name}: the current folder is gone: go to one that exists", file=sys.stderr)
+        return EXIT_CONFIGURATION
     print(f"{name}: internal error: {type(error).__name__}: {error}", file=sys.stderr)
     return EXIT_INTERNAL
+
+
+def _is_somewhere() -> bool:
+    """Whether the current folder still has a name."""
+    try:
+        os.getcwd()
+    except OSError:
+        return False
+    return True
 
 
 def _open_missing_streams() -> None:

@@ -19,13 +19,16 @@ NAME = "hardened-terminal-mcp"
 READ_BYTES = 256 * 1024
 PROTOCOL_VERSION = 1
 REQUEST_ID = 1
+LONGEST_FRAME_BYTES = 64 * 1024 * 1024 + bare.LENGTH_BYTES
+"""protocol.framing says so; any text, as of a login script, would be longer."""
+SHOWN_BYTES = 60
 SHORT_CHARACTERS = 4096
 """Commands up to here, nearly all, are sent without a look at the protocol's limits."""
 
 QUIET_S = 2.0
 REFRESH_S = 0.5
 
-EXIT_TIMEOUT, EXIT_OURS, EXIT_REFUSED, EXIT_PIPE = 124, 125, 126, 141
+EXIT_OUTPUT, EXIT_TIMEOUT, EXIT_OURS, EXIT_REFUSED, EXIT_PIPE = 74, 124, 125, 126, 141
 REFUSED = ("POLICY_DENIED", "PARSE_ERROR", "CWD_ESCAPE")
 RAN = ("OK", "OUTPUT_TRUNCATED")
 
@@ -34,6 +37,10 @@ Message = dict[str, bare.Value]
 
 class BrokerGone(Exception):
     """No answer will come."""
+
+
+class NoBroker(Exception):
+    """What answers is no broker; the message is the beginning of what it said."""
 
 
 class Broker:
@@ -66,6 +73,8 @@ class Broker:
 
     def _buffered(self) -> Message | None:
         end = bare.LENGTH_BYTES + int.from_bytes(self._untrusted[: bare.LENGTH_BYTES], "big")
+        if end > LONGEST_FRAME_BYTES:
+            raise NoBroker(self._untrusted[:SHOWN_BYTES].decode("utf-8", "replace"))
         if not bare.LENGTH_BYTES < end <= len(self._untrusted):
             return None
         body = bytes(self._untrusted[bare.LENGTH_BYTES : end])
@@ -244,6 +253,11 @@ def call(verb: str, form: str, cwd: str, command: str) -> int:
         status.clear()
         tell("INTERNAL_ERROR: the broker is gone; the command's outcome is not known")
         return EXIT_OURS
+    except NoBroker as answered:
+        tell(
+            f"what answers is no broker; it said {str(answered)!r}: does a login script of the other side print something?"
+        )
+        return EXIT_OURS
 
 
 def main() -> None:
@@ -260,6 +274,7 @@ def main() -> None:
         tell("this is a part of the command, which starts it itself")
     except OSError as error:
         tell(f"cannot write: {error.strerror}")
+        status = EXIT_OUTPUT
     # Everything was written with write(2): the interpreter's own end would only cost time.
     os._exit(status)
 

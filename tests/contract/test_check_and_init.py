@@ -310,6 +310,24 @@ def test_doctor_looks_for_what_reaches_a_broker_elsewhere(place: Place) -> None:
     ended = run_cli(place, "doctor", HTMCP_BROKER="no-such-program host")
     assert ended.status == 1
     assert "HTMCP_BROKER" in ended.stdout.partition("problem")[2]
+    there = run_cli(place, "doctor", HTMCP_BROKER="cat", HTMCP_POLICY_FILE=None)
+    assert there.status == 0
+    assert "policy, jail and trail are those beyond 'cat'" in " ".join(there.stdout.split())
+    snippet = run_cli(place, "init", "--client", "cursor", HTMCP_BROKER="ssh host x")
+    (server,) = json.loads(snippet.stdout)["mcpServers"].values()
+    assert server["env"] == {"HTMCP_BROKER": "ssh host x"}
+
+
+def test_doctor_says_of_a_folder_that_cannot_be_made_what_a_start_says(place: Place) -> None:
+    def told() -> tuple[int, int]:
+        closed = place.folder / "closed"
+        closed.mkdir(0o500)
+        where = {"XDG_STATE_HOME": str(closed / "state"), "HTMCP_AUDIT_LOG": None}
+        return run_cli(place, "doctor", **where).status, run_cli(place, "run", "true", **where).status
+
+    if os.geteuid() == 0:
+        pytest.skip("root may write whatever the mode says")
+    assert told() == (1, EX_CONFIG)
 
 
 @pytest.mark.parametrize("command", ["doctor", "check", "audit show", "init --client claude"])

@@ -332,3 +332,29 @@ def test_a_record_names_the_program_as_it_was_called_also_where_that_is_a_script
     shown = [(record["argv"], record["cwd"]) for record in calls(place.trail)]
     at_root, below, refused = (["which", "ls"], "."), (["which", "l s"], "src"), (["which", "ls"], "..")
     assert shown == [at_root, at_root, below, below, refused]
+
+
+@pytest.mark.parametrize("answer", ["echo Welcome to this host; exec cat", "yes"])
+def test_a_login_script_that_speaks_first_is_told_and_not_waited_for(place: Place, answer: str) -> None:
+    ended = run_cli(place, "run", "true", HTMCP_BROKER=f"sh -c '{answer}'")
+    assert ended.status == 125
+    assert "what answers is no broker; it said " in ended.stderr
+
+
+@pytest.mark.parametrize(
+    "command", [("run", "true"), ("doctor",), ("check",), ("init", "--client", "claude")]
+)
+def test_a_folder_that_is_gone_is_no_internal_error(place: Place, command: tuple[str, ...]) -> None:
+    gone = place.folder / "gone"
+    gone.mkdir()
+    script = f'rmdir "{gone}"; exec "$@"'
+    ended = subprocess.run(
+        ["/bin/sh", "-c", script, "sh", COMMAND, *command],
+        cwd=gone,
+        env=place.environment(HTMCP_JAIL_ROOT=None, HTMCP_POLICY_FILE="policy.toml"),
+        capture_output=True,
+        timeout=20,
+        check=False,
+    )
+    assert b"internal error" not in ended.stderr
+    assert ended.returncode == EX_CONFIG, ended

@@ -201,7 +201,7 @@ def test_a_reader_that_has_closed_is_no_traceback(broker):
 def test_a_full_disk_is_told_in_one_line(broker):
     with open("/dev/full", "wb") as full, start(broker, "run", "text", "", "echo hi", stdout=full) as process:
         err = process.communicate(timeout=BOUND_S)[1]
-    assert (process.returncode, err) == (125, f"{PREFIX}cannot write: No space left on device\n".encode())
+    assert (process.returncode, err) == (74, f"{PREFIX}cannot write: No space left on device\n".encode())
 
 
 def test_started_by_hand_it_says_so_in_one_line():

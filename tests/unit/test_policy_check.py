@@ -66,7 +66,10 @@ def warnings(folder: Path, text: str | bytes) -> list[str]:
             "[commands]\nallow = ['awk']\n[rules.awk]\nallow_options = []\noperands = ['text', 'path']",
             "the first operand",
         ),
-        ("[environment]\npath = ['/no/such/folder', '/usr/bin']", "[environment] path: /no/such/folder is no folder"),
+        (
+            "[environment]\npath = ['/no/such/folder', '/usr/bin']",
+            "[environment] path: /no/such/folder is no folder",
+        ),
         ("[containment]\nmode = 'off'", "[containment] mode: nothing confines"),
         ("[audit]\nlog = 'trail.jsonl'", "[audit] log: trail.jsonl depends on the folder"),
     ],
