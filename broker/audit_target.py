@@ -17,6 +17,7 @@ from broker.audit_rotation import rotated_files
 from broker.main import OUTPUT_IS_FULL
 
 _STDOUT = 1
+_IS_TRAIL = "is a file of an audit trail, or has the name of one, and would be lost; take another"
 _BEGINNING = b'{"seq":'
 
 
@@ -41,6 +42,8 @@ def write_page(target: str, parts: Iterable[str], trail: str) -> int:
 
 
 def _into(target: str, parts: Iterable[str], trail: str) -> int:
+    if os.path.realpath(target).startswith(f"{os.path.realpath(trail)}."):
+        raise OSError(errno.EEXIST, _IS_TRAIL, target)
     try:
         fd = os.open(target, os.O_WRONLY | os.O_CLOEXEC | os.O_NOCTTY)
     except FileNotFoundError:
@@ -57,7 +60,7 @@ def _refuse_records(fd: int, target: str, trail: str) -> None:
     status = os.fstat(fd)
     files = [trail, *(name for _, name in rotated_files(trail))]
     if any(_is(status, name) for name in files) or _begins_with_record(fd, status):
-        raise OSError(errno.EEXIST, "is a file of an audit trail, which would be lost; name another", target)
+        raise OSError(errno.EEXIST, _IS_TRAIL, target)
 
 
 def _is(status: os.stat_result, name: str) -> bool:

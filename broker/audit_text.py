@@ -141,7 +141,9 @@ def _taken_apart(clean: str) -> tuple[list[str], list[str]]:
 
 def _hide(word: str, part: str, marker: str, markers: str) -> str:
     for form in (part, part.replace("\\", "").replace("'", "").replace('"', "")):
-        for piece in (form, *form.split()):
+        pieces = form.split(maxsplit=HIDDEN_PARTS)
+        # of more pieces only the whole is hidden: where one of them shows, the text is given up
+        for piece in (form, *(pieces if len(pieces) <= HIDDEN_PARTS else ())):
             # What a marker contains is not looked for within words: each round would grow the words of the one before.
             if word == piece != "" or (len(piece) >= HIDDEN_CHARACTERS and piece not in markers):
                 word = word.replace(piece, marker)

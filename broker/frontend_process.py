@@ -68,8 +68,9 @@ class Child(NamedTuple):
 
     def ends_within(self, seconds: float) -> bool:
         """Return whether it ended in that time."""
-        ready, _, _ = select.select([self.pidfd], [], [], seconds)
-        return bool(ready)
+        ended = select.poll()
+        ended.register(self.pidfd, select.POLLIN)
+        return bool(ended.poll(seconds * 1000))
 
 
 def python_frontend(module_arguments: tuple[str, ...]) -> tuple[str, ...]:

@@ -238,9 +238,13 @@ def is_plain_word(value: str, name: str) -> bool:
     return not is_stand_in(value) and not any(part in value for part in word_parts("telling_parts"))
 
 
+LONGEST_NAME = 256
+"""Characters of a value that are compared with its setting's name, which is shorter."""
+
+
 def names_itself(value: str, name: str) -> bool:
     """A constant that only repeats its name: `"KxECDHE-PSK"` of `SN_kx_ecdhe_psk`."""
-    core = "".join(filter(str.isalnum, value.lower()))
+    core = "".join(filter(str.isalnum, value[:LONGEST_NAME].lower()))
     return len(core) >= 4 and core in "".join(filter(str.isalnum, name))
 
 

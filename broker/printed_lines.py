@@ -74,7 +74,7 @@ _WORTH = Expression(
     rf"{_BEFORE}(?:-[ ]+)?[\"']?{_NAME}(?:[ \t]+[^\s:=|<>(]|[ \t]*[:=][ \t]*[(\\|>]?[ \t]*\r?\n)"  # its value apart
     rf"|(?i:name|key|field|variable)[\"']?[ \t]*[:=>][ \t]*[\"']?{_NAME}[,;]?[ \t]*\r?\n"
     rf"|{_BEFORE}({_TABLE})"
-    r"|(\[-[^\n]*?-\]|\{\+[^\n]*?\+\}|(?m:^)~\n|\{\"type\":\"(?:match|context)\")"  # marks
+    r"|(\[-(?:[^\n\[]|\[[^\n\-])*?-\]|\{\+(?:[^\n{]|\{[^\n+])*?\+\}|(?m:^)~\n|\{\"type\":\"(?:match|context)\")"  # marks
 )
 """What is found only where a line begins, or on the line before: without any of it no view has what the text has not. Marks:
 what no diff of words and no record of `rg` can do without.
@@ -95,7 +95,11 @@ _CUT_ENDS = b": \t)-+"
 _SIGN_TEXTS = (b"-]", b"+}", b"~\n", b"**")
 _BESIDE = (b"|\t", b"<\t", b">\t")
 _WORD_MARKS = (b"-]", b"+}")
-_WORDS = Expression(r"(\[-)[^\n]*?(-\])|(\{\+)[^\n]*?(\+\})")
+_REMOVED, _ADDED = (
+    r"\[-)(?:[^\n\[]|\[[^\n\-])*?(-\]",
+    r"\{\+)(?:[^\n{]|\{[^\n+])*?(\+\}",
+)  # none within another
+_WORDS = Expression(rf"({_REMOVED})|({_ADDED})")
 _STRETCH = Expression(r"(?m:^)(?:[ +\-][^\n]*\n)*~\n")
 _SEGMENT = Expression(r"[^\n]*\n")
 _LEFT = Expression(r"[ ]*[|<>]?\t[^\n]*|[ \t]+[|<](?m:$)")

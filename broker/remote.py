@@ -87,6 +87,17 @@ def _carrier(words: list[str]) -> tuple[socket, Child]:
     return ours, Child(pid, os.pidfd_open(pid))
 
 
+def _readable(reads: list[int], writes: list[int]) -> list[int]:
+    """Wait until something can be read or written; return what can be read."""
+    events = dict.fromkeys(reads, select.POLLIN)
+    for fd in writes:
+        events[fd] = events.get(fd, 0) | select.POLLOUT
+    poll = select.poll()
+    for fd, event in events.items():
+        poll.register(fd, event)
+    return [fd for fd, event in poll.poll() if event & ~select.POLLOUT]
+
+
 class Relay:
     """Hands bytes on between the frontend's socket and the carrier's. `answered`: the carrier said anything."""
 
@@ -120,10 +131,9 @@ class Relay:
         while self.answered:
             for flow in flows:
                 flow.hand_on_end()
-            ready, _, _ = select.select(
-                watched + [fd for flow in flows for fd in flow.reads()],
+            ready = _readable(
+                [*watched, *(fd for flow in flows for fd in flow.reads())],
                 [fd for flow in flows for fd in flow.writes()],
-                [],
             )
             if self.signal() or frontend.pidfd in ready:
                 return

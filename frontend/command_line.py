@@ -90,7 +90,9 @@ class Broker:
     def _readable(self, timeout_s: float) -> bool:
         import select
 
-        return bool(select.select([self._fd], [], [], timeout_s)[0])
+        readable = select.poll()
+        readable.register(self._fd, select.POLLIN)
+        return bool(readable.poll(timeout_s * 1000))
 
 
 class Status:
@@ -190,7 +192,9 @@ def write(fd: int, data: bytes) -> None:
         except BlockingIOError:
             import select
 
-            select.select([], [fd], [])
+            writable = select.poll()
+            writable.register(fd, select.POLLOUT)
+            writable.poll()
 
 
 def one_line(text: str) -> str:

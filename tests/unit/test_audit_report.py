@@ -46,7 +46,9 @@ def test_a_report_holds_no_address_and_escapes_every_text(
     assert (tmp_path / "page.html").stat().st_mode & 0o777 == 0o600
 
 
-@pytest.mark.parametrize("way", ["itself", "symlink", "hard link", "rotated", "another trail", "appended"])
+@pytest.mark.parametrize(
+    "way", ["itself", "symlink", "hard link", "rotated", "another trail", "appended", "torn"]
+)
 def test_a_report_never_takes_the_place_of_records(
     path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], way: str
 ) -> None:
@@ -59,6 +61,8 @@ def test_a_report_never_takes_the_place_of_records(
         link.write_bytes(path.read_bytes())
     elif way == "appended":
         link.symlink_to("/proc/self/fd/1")
+    elif way == "torn":
+        link = Path(f"{path}.torn")
     target = {"itself": path, "rotated": Path(f"{path}.000000000001")}.get(way, link)
     before = [file.read_bytes() for file in (path, Path(f"{path}.000000000001"))]
     if way == "appended":

@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 from pathlib import Path
 
 import pytest
@@ -148,3 +149,18 @@ def test_a_command_whose_secrets_cannot_be_told_from_the_rest_is_given_up() -> N
     command = " ".join(f"'secret{number}'" for number in range(100)) + ' XTO"KEN"abcdef'
     call = Call(tool="run_command", command_raw=command, policy_sha256="", argv=None)
     assert show_call(call, redact).command_raw == "[REDACTED:command]"
+
+
+MANY_WORDS = "-----BEGIN PRIVATE KEY-----\n" + "MIIEvAIBADANBgkq\n" * 3_000
+
+
+@pytest.mark.parametrize("text", ["{+[-x-]" * 9_000, "[-{+x+}" * 9_000, MANY_WORDS])
+def test_a_hostile_command_costs_the_trail_bounded_time(text: str) -> None:
+    argv = ("ls", *text.split(), "a", "--password", "Zq8Lm3Xw7Yt")[:4_096]
+    redact = Redactor().redact
+    started = time.process_time()
+    shown = show_call(
+        Call(tool="run_command", command_raw=" ".join(argv), policy_sha256="0" * 64, argv=argv), redact
+    )
+    assert time.process_time() - started < 3.0
+    assert "Zq8Lm3Xw7Yt" not in shown.command_raw
