@@ -70,17 +70,24 @@ class Asker:
         first = address // _PAGE
         count = (address + size - 1) // _PAGE - first + 1
         pages = memoryview(self._piece("pagemap", first * 8, count * 8)).cast("Q")
+        judged = 0  # up to this address; a mapping has many pages
         for number, page in enumerate(pages, start=first):
-            if not page & _PAGE_IS_THERE and not on_known_mount(self._file_at(number * _PAGE), self._ways()):
+            if page & _PAGE_IS_THERE or number * _PAGE < judged:
+                continue
+            path, judged = self._mapping_at(number * _PAGE)
+            if not on_known_mount(path, self._ways()):
                 raise _no_memory()
 
-    def _file_at(self, address: int) -> str:
-        """Return the path of the file that is mapped at `address`; empty if it is no file's. Raises OSError."""
+    def _mapping_at(self, address: int) -> tuple[str, int]:
+        """Return the path of the file that is mapped at `address`, empty if it is no file's, and the mapping's end.
+
+        Raises OSError.
+        """
         with open(f"{self._place}/maps", encoding="utf-8", errors="surrogateescape") as mappings:
             for _, line in zip(range(_MAPPINGS), mappings, strict=False):
                 begin, end, _, _, _, inode, *path = line.rstrip("\n").replace("-", " ", 1).split(None, 6)
                 if int(begin, 16) <= address < int(end, 16):
-                    return path[0] if path and inode != "0" else ""
+                    return path[0] if path and inode != "0" else "", int(end, 16)
         raise _no_memory()
 
     def meant(self, dir_fd: int, path: bytes) -> str:
