@@ -100,8 +100,8 @@ IMPORTS = {
     "an interpreter": "pass",
     "and typing, which msgspec needs": "import typing",
     "and msgspec, imported lean": "import broker.lean",
-    "and what starting a frontend takes": "import broker.main, broker.serving",
-    "and the rest of the broker": "import broker.main, broker.serving, broker.startup",
+    "and what starting a frontend takes": "import broker.lean, broker.main, broker.serving",
+    "and the rest of the broker": "import broker.lean, broker.main, broker.serving, broker.startup",
 }
 """Each holds what the one before it holds."""
 
