@@ -53,7 +53,8 @@ def undeclared(word: str) -> Iterator[str]:
     starts = [place for place, character in enumerate(word) if character in _SEPARATORS]
     if word.startswith("-") and not word.startswith("--"):
         slash = word.find("/")
-        starts += range(1, len(word) - 1 if slash < 0 else slash)
+        # a letter and its value, up to a slash; the letter may be one itself
+        starts += range(1, len(word) - 1 if slash < 0 else min(len(word) - 1, max(slash, 2)))
     if len(starts) > PARTS:
         raise PolicyDenied(f"a word has more than {PARTS} parts that could be paths")
     for start in starts:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from broker.options import OptionTable, read
@@ -135,6 +135,9 @@ def test_what_is_accepted_is_read_as_getopt_reads_it(
 
 
 @given(words=st.lists(NAMES | OPTIONS | st.text("ab/.=:,@-~", max_size=12), max_size=4))
+@example(words=["-//"])
+@example(words=["-//etc/passwd"])
+@example(words=["-/"])
 @settings(max_examples=400)
 def test_every_path_in_an_allowed_command_ends_beneath_the_jail(jail: Path, words: list[str]) -> None:
     policy = policy_over(jail, "[commands]\nallow = ['cat']")
