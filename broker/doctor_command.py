@@ -5,7 +5,6 @@ functions that a start uses. Exit status 0: a server can start here; 1: it canno
 """
 
 import os
-import shlex
 import shutil
 import sys
 from collections.abc import Mapping
@@ -14,7 +13,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from broker import audit, configuration, doctor, nursery, policy_check, private_folder, startup
+from broker import audit, configuration, doctor, nursery, policy_check, private_folder, remote, startup
 from broker.arguments import operator_parser
 from broker.audit_show import style_of
 from broker.cells import folded
@@ -100,11 +99,7 @@ def _try(settings: Settings, trail: str) -> None:
 
 
 def _check_carrier(command: str) -> None:
-    try:
-        words = shlex.split(command)
-    except ValueError as error:
-        raise StartupError(f"HTMCP_BROKER: {error}") from None
-    if not words or shutil.which(words[0]) is None:
+    if shutil.which(remote.words_of(command)[0]) is None:
         raise StartupError(f"HTMCP_BROKER: {command!r}: the program that reaches a broker is not found")
 
 

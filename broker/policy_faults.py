@@ -99,13 +99,12 @@ def _faults_of_tests(file: PolicyFile, bad: set[str]) -> list[str]:
     file, jail = msgspec.structs.replace(file, rules=rules), EmptyJail()
     path = tuple(folder for folder in file.environment.path if folder.startswith("/"))
     policy = Policy(file, b"", jail, Programs(path, jail, named_programs(file), lazily=True))
-    located = jail.locate(None)
     tests = [
         (number, test)
         for number, test in enumerate(file.tests, 1)
         if test.command.split() and test.command.split()[0] not in bad
     ]
-    found = [(number, failure(policy, test, located)) for number, test in tests]
+    found = [(number, failure(policy, test)) for number, test in tests]
     return [f"tests.{number}: self-test failed: {text}" for number, text in found if text]
 
 

@@ -29,7 +29,7 @@ def serve(argv: tuple[str, ...], command: str) -> int:
     Returns the frontend's status; of one call that a signal ended, 128 and the signal's number.
     """
     kernel.forbid_inspection()
-    words = _words(command)
+    words = words_of(command)
     signals_fd = _watched_signals()
     far, carrier = _carrier(words)
     try:
@@ -52,7 +52,8 @@ def serve(argv: tuple[str, ...], command: str) -> int:
     return EXIT_NO_ANSWER if one_call else EXIT_NO_BROKER
 
 
-def _words(command: str) -> list[str]:
+def words_of(command: str) -> list[str]:
+    """Return the words of HTMCP_BROKER. Raises StartupError."""
     import shlex
 
     try:

@@ -60,18 +60,16 @@ def failures(policy: "Policy") -> list[str]:
     """Return a line for each test of the policy that fails."""
     tested = type(policy).__new__(type(policy))  # what copy.copy does, without a millisecond of imports
     vars(tested).update(vars(policy), jail=EmptyJail(), suggests=False)
-    located = tested.jail.locate(None)
-    failing = [test for test in tested.file.tests if failure(tested, test, located)]
-    tested.suggests = (
-        True  # what was perhaps meant takes longer to find than all else, and is part of a reason
-    )
-    found = [failure(tested, test, located) for test in failing]
+    failing = [test for test in tested.file.tests if failure(tested, test)]
+    # what was perhaps meant takes longer to find than all else, and is part of a reason
+    tested.suggests = True
+    found = [failure(tested, test) for test in failing]
     return [line for line in found if line]
 
 
-def failure(policy: "Policy", test: "SelfTest", located: Located) -> str:
+def failure(policy: "Policy", test: "SelfTest") -> str:
     """Return why a test fails whose policy has an `EmptyJail`, an empty text if it holds."""
-    verdict, reason = judge(policy, test.command, located)
+    verdict, reason = judge(policy, test.command)
     if verdict != test.expect:
         return f"{test.command!r}: {test.expect} expected, got {verdict}: {reason}"
     if test.reason is not None and test.reason not in reason:
@@ -79,10 +77,13 @@ def failure(policy: "Policy", test: "SelfTest", located: Located) -> str:
     return ""
 
 
-def judge(policy: "Policy", command: str, located: Located) -> tuple[str, str]:
+def judge(policy: "Policy", command: str) -> tuple[str, str]:
     """Return "allow" or "deny", and the reason. A program that is missing here is allowed all the same."""
     try:
         argv = grammar.parse(command, metacharacters=policy.file.metacharacters, globs=policy.file.globs)
+        located = policy.jail.locate(
+            None
+        )  # for each anew: what its paths may cost is a command's, not the file's
         return "allow", policy.permit(policy.choose(argv), located).reason
     except ExecutorError as refusal:
         return "allow", refusal.reason
