@@ -305,7 +305,8 @@ def _verdict_lines(verdict: Verdict, repair: str) -> list[str]:
 
 def _head_line(verdict: Verdict) -> str:
     if verdict.wanted_seq is None:
-        return f"MISSING no record has the hash {verdict.wanted}: the end was cut off, or written anew"
+        older = "" if verdict.first_prev == GENESIS else f", or it stood before record {verdict.first_seq}"
+        return f"MISSING no record has the hash {verdict.wanted}: the end was cut off, or written anew{older}"
     return f"HEAD    the hash is that of record {verdict.wanted_seq}; nothing before it was cut off"
 
 

@@ -106,7 +106,7 @@ def _say_keeper(path: str, own: os.stat_result) -> None:
 def opened(sources: Iterable[Source]) -> Iterator[tuple[Source, int]]:
     """Yield each source with its descriptor, closed once the next one is asked for. Raises OSError.
 
-    A rotated file that was deleted since it was listed is left out: in between, `verify` sees the break.
+    A rotated file that was deleted since it was listed is left out; `verify` sees whether it was the oldest.
     """
     waiting = list(sources)
     try:
@@ -270,9 +270,9 @@ def _tell(name: str, fd: int) -> None:
 
 def follow(path: str, after_seq: int) -> Iterator[Found | None]:
     """Yield the records after number `after_seq` as they are written; None when there is none to read yet."""
-    source = sources_of(path)[-1]
     while True:
-        for _, fd in opened([source]):
+        # Not the newest file alone: a trail may have been rotated more than once since it was looked at.
+        for source, fd in opened(sources_of(path)):
             offset = find(fd, after_seq + 1, settled_size(fd))
             while True:
                 size = settled_size(fd)
@@ -284,4 +284,3 @@ def follow(path: str, after_seq: int) -> Iterator[Found | None]:
                 if offset >= os.fstat(fd).st_size and not _leads_to(path, fd):
                     break
                 yield None
-        source = sources_of(path)[-1]

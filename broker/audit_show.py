@@ -117,17 +117,17 @@ def show(path: str, selection: Selection, *, limit: int, following: bool, as_jso
 
     `as_json`: every record as it stands in the file, attempts too. Raises OSError.
     """
+    last = _last_seq(path) if following else 0
     if limit or following:
         found = iter(newest(path, selection, limit, every=as_json) if limit else ())
     else:
         found = _every(path, selection) if as_json else _every_row(path, selection)
     style = style_of(sys.stdout)
-    last = 0
     if not as_json:
         print(headings(style))
     for line, entry in found:
         _print(line, entry, style, as_json=as_json)
-        last = entry.seq
+        last = max(last, entry.seq)
     if following:
         _follow(path, last, selection, style, as_json=as_json)
 
@@ -154,7 +154,7 @@ def _every_row(path: str, selection: Selection) -> Iterator[Found]:
 
 
 def _follow(path: str, last: int, selection: Selection, style: Style, *, as_json: bool) -> None:
-    for found in follow(path, last or _last_seq(path)):
+    for found in follow(path, last):
         if found is None:
             print(end="", flush=True)
             time.sleep(_POLL_S)

@@ -43,13 +43,30 @@ class Verdict(msgspec.Struct):
 
 
 def verify(sources: list[Source], head: str | None = None) -> Verdict:
-    """Verify files that follow each other, oldest first. Stops at the first fault. Raises OSError."""
-    verdict = Verdict(wanted=head, wanted_seq=0 if head == GENESIS else None)
+    """Verify files that follow each other, oldest first. Stops at the first fault. Raises OSError.
+
+    Where a broker deletes its oldest files meanwhile, it begins anew at the first one that is left.
+    """
+    verdict = _nothing_yet(head)
+    following = 0
     for source, fd in opened(sources):
+        number = sources.index(source, following)
+        if number > following and _pruned(sources[:number]):
+            verdict = _nothing_yet(head)
+        following = number + 1
         _File(source.name, fd, verdict).verify(is_last=source is sources[-1])
         if verdict.fault is not None:
             break
     return verdict
+
+
+def _nothing_yet(head: str | None) -> Verdict:
+    return Verdict(wanted=head, wanted_seq=0 if head == GENESIS else None)
+
+
+def _pruned(older: list[Source]) -> bool:
+    """Whether a file that vanished was one of the oldest, as a broker deletes them: none before it is left."""
+    return not any(os.path.lexists(source.name) for source in older)
 
 
 class _File:
@@ -63,15 +80,22 @@ class _File:
         self._offset = 0
 
     def verify(self, *, is_last: bool) -> None:
-        size = settled_size(self._fd)
         try:
-            for block in line_blocks(self._fd, 0, size):
-                self._check(block)
-            if self._offset < size:
-                self._take_torn(os.pread(self._fd, size - self._offset, self._offset), is_last=is_last)
+            try:
+                self._go_on(is_last=is_last)
+            except BrokenChainError:
+                # A torn line may have been set aside and written over while it was read: once more from there.
+                self._go_on(is_last=is_last)
         except BrokenChainError as error:
             self._verdict.fault = Fault(self._path, self._line + 1, str(error))
         self._verdict.bytes += self._offset
+
+    def _go_on(self, *, is_last: bool) -> None:
+        size = settled_size(self._fd)
+        for block in line_blocks(self._fd, self._offset, size):
+            self._check(block)
+        if self._offset < size:
+            self._take_torn(os.pread(self._fd, size - self._offset, self._offset), is_last=is_last)
 
     def _check(self, block: list[bytes]) -> None:
         if not block:
@@ -112,6 +136,8 @@ class _File:
         verdict.first_prev = verdict.head = check_first(line)
         verdict.first_seq = seq_of(line)
         verdict.last_seq = verdict.first_seq - 1
+        if verdict.wanted == verdict.first_prev:
+            verdict.wanted_seq = verdict.last_seq
 
     def _take_torn(self, rest: bytes, *, is_last: bool) -> None:
         """Accept the beginning of the next record, which a broker leaves that is killed while it writes."""
