@@ -6,6 +6,7 @@ records.
 """
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -55,6 +56,8 @@ BROKER_GONE = CommandResult(
 CANCELLED_EARLY = "cancelled by the client or by the end of the server, before it was judged"
 """What the trail says of a call that was never sent as one; nobody is answered."""
 
+_ESCAPED = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(/)|\\)")
+
 _EXPECTED = {
     Tool.RUN: '{"command": string, "cwd": string or null (optional)}',
     Tool.EXPLAIN: '{"command": string}',
@@ -98,9 +101,18 @@ def _kind(value: object) -> str:
 def shown(untrusted: object) -> str:
     """Return JSON text of whatever came, for the audit trail; its length is cut where it is sent."""
     try:
-        return json.dumps(untrusted)
+        return json.dumps(untrusted, ensure_ascii=False)
     except (ValueError, RecursionError):
         return "(cannot be shown)"
+
+
+def unread(untrusted: bytes) -> str:
+    """Return the same of what could not be read. What was escaped stands for itself: an escape would hide a secret."""
+    return _ESCAPED.sub(_unescaped, untrusted.decode("utf-8", "backslashreplace"))
+
+
+def _unescaped(found: re.Match[str]) -> str:
+    return found[2] or (chr(int(found[1], 16)) if found[1] else found[0])
 
 
 def as_structured(result: CommandResult) -> dict[str, Any]:
@@ -154,8 +166,8 @@ def descriptions(programs: tuple[str, ...]) -> dict[Tool, str]:
             f"{listed(programs)}. Paths must stay inside the jail. {_READING_A_RESULT}"
         ),
         Tool.EXPLAIN: (
-            "Tell whether run_command would run this command, without running it. code OK means yes; otherwise code "
-            "and policy_reason say why not and what is allowed instead. stdout and stderr are empty."
+            "Tell whether run_command would run this command in the jail's root, without running it. code OK means "
+            "yes; otherwise code and policy_reason say why not and what is allowed instead. stdout and stderr are empty."
         ),
     }
 

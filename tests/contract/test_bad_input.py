@@ -204,6 +204,25 @@ def test_a_call_that_is_no_message_is_answered_with_its_id_and_recorded_once(
     assert not (raw.place.jail / mark).exists()
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        '{"command":"# ghp\\u005f16C7e42F292c6912E7710c838347Ae178B4a","command":"#"}',
+        '{"command":"# postgres:\\/\\/u:16C7e42F\\u002d92c6@h\\/d","x":NaN}',
+        '{"command":7,"#":"ghp\\u005f16C7e42F292c6912E7710c838347Ae178B4a"}',
+        '{"command":["# --token \\u00e416C7e42F292c6912"]}',
+    ],
+)
+def test_an_escape_in_arguments_that_are_none_hides_no_secret(raw: RawClient, arguments: str) -> None:
+    mark = f"by-{unique_seconds()}"
+    params = f'{{"name":"run_command","arguments":{arguments.replace("#", mark)}}}'
+    raw.send_bytes(b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":%b}\n' % params.encode())
+    raw.message()
+    (record,) = about(raw.place.trail, mark)
+    assert "[REDACTED:" in record["command_raw"]
+    assert "16C7e42F" not in json.dumps(record)
+
+
 @pytest.mark.parametrize("request_id", [1.5, None, True, [], {}, 2**70, "x" * 2_000], ids=repr)
 def test_a_call_whose_id_is_none_is_recorded_and_does_not_run(raw: RawClient, request_id: object) -> None:
     mark = f"by-{unique_seconds()}"
