@@ -101,7 +101,7 @@ def _kind(value: object) -> str:
 def shown(untrusted: object) -> str:
     """Return JSON text of whatever came, for the audit trail; its length is cut where it is sent."""
     try:
-        return json.dumps(untrusted, ensure_ascii=False)
+        return json.dumps(untrusted, ensure_ascii=False).encode("utf-8", "backslashreplace").decode()
     except (ValueError, RecursionError):
         return "(cannot be shown)"
 
