@@ -83,6 +83,16 @@ class Attendants:
                 _thread.start_new_thread(self._live, ())
                 self._count(alive=1, free=1)
 
+    def refuse(self, error_number: int) -> None:
+        """Answer the next question so, unless a thread waits for it, which may take it first. Raises OSError."""
+        if self._turn.acquire(blocking=False):
+            try:
+                if self._asked.poll(0):
+                    question = kernel.seccomp_receive(self._listener.fd)
+                    kernel.seccomp_answer(self._listener.fd, question, error_number)
+            finally:
+                self._turn.release()
+
     def _count(self, *, alive: int = 0, free: int = 0) -> None:
         """Note that there are so many threads more, or less. The lock is held."""
         self.crew.alive += alive

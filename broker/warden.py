@@ -242,15 +242,15 @@ class Warden:
 
     def _hand_over(self, listener_fd: int, ward: Ward) -> None:
         """Have what a program asks after its start answered in threads of its run."""
+        if ward.attendants is None:
+            ward.attendants = Attendants(
+                OwnedFd(listener_fd), ward.terms, lambda questions: self._watch(listener_fd, questions)
+            )
         if self._may_attend(ward.terms.entry):
-            if ward.attendants is None:
-                ward.attendants = Attendants(
-                    OwnedFd(listener_fd), ward.terms, lambda questions: self._watch(listener_fd, questions)
-                )
             with contextlib.suppress(RuntimeError):  # no thread can be had
                 ward.attendants.reinforce()
                 return
-        kernel.seccomp_answer(listener_fd, kernel.seccomp_receive(listener_fd), errno.EAGAIN)
+        ward.attendants.refuse(errno.EAGAIN)
 
     def _watch(self, listener_fd: int, questions: bool) -> None:  # noqa: FBT001 - with or without
         """Be told of what is asked at `listener_fd`, or only when nobody is left who could ask."""

@@ -1,5 +1,6 @@
 """What a program asks after its start is answered in threads of its own run: whatever it waits for, the others go on."""
 
+import errno
 import os
 import sys
 import threading
@@ -16,6 +17,7 @@ from broker import attendants, canary, kernel, metadata, warden
 from broker.asker import Asker
 from broker.execution import CLOSE_S
 from broker.job import Completed, Recorded
+from broker.owned_fd import OwnedFd
 from broker.profile import Profile
 from broker.schema import Limits
 from protocol.messages import ResultCode
@@ -157,6 +159,15 @@ def test_where_no_thread_can_be_had_a_question_is_refused_and_a_later_one_is_not
         ended = confined.run("chmod", "640", ".", profile=WRITES)
     assert "Resource temporarily unavailable" in ended.stderr
     assert confined.python(CHANGE, profile=WRITES).stdout == CHANGED
+
+
+def test_who_refuses_a_question_does_not_wait_for_one_that_a_thread_of_its_run_has_taken() -> None:
+    nothing_asked, asks = os.pipe()
+    try:
+        # to take a question from a pipe would fail, and from a listener it would wait
+        attendants.Attendants(OwnedFd(nothing_asked), Mock(), Mock()).refuse(errno.EAGAIN)
+    finally:
+        os.close(asks)
 
 
 OTHER_MOUNT = Path("/dev/shm")
