@@ -12,11 +12,11 @@ from collections.abc import Iterator
 import pytest
 
 from tests.contract import (
-    test_seed_audit,
-    test_seed_bounds,
-    test_seed_gate,
-    test_seed_redaction,
-    test_seed_tools,
+    test_promised_audit,
+    test_promised_bounds,
+    test_promised_gate,
+    test_promised_redaction,
+    test_promised_tools,
 )
 from tests.contract.ssh_server import SshServer, why_not
 from tests.support import processes, trail
@@ -62,7 +62,13 @@ def _needs_a_client_alone(test: object) -> bool:
 
 CONTRACT = {
     name: test
-    for module in (test_seed_audit, test_seed_bounds, test_seed_gate, test_seed_redaction, test_seed_tools)
+    for module in (
+        test_promised_audit,
+        test_promised_bounds,
+        test_promised_gate,
+        test_promised_redaction,
+        test_promised_tools,
+    )
     for name, test in vars(module).items()
     if name.startswith("test_") and _needs_a_client_alone(test)
 }

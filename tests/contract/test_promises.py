@@ -1,4 +1,4 @@
-"""The manifest of the contract, checked both ways: each sentence has its tests, each of those tests quotes its sentence."""
+"""What the product promises, checked both ways: each sentence has its tests, each of those tests quotes its sentence."""
 
 import ast
 import tomllib
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 HERE = Path(__file__).parent
-SENTENCES = tomllib.loads((HERE / "seed.toml").read_text(encoding="utf-8"))["sentence"]
+SENTENCES = tomllib.loads((HERE / "promises.toml").read_text(encoding="utf-8"))["sentence"]
 """Each has a `text` and the names of its `tests`."""
 
 
@@ -16,7 +16,7 @@ def _one_line(text: str) -> str:
 
 def _quotations() -> Iterator[tuple[str, str]]:
     """Yield the name and docstring of every test of the contract's sentences."""
-    for path in sorted(HERE.glob("test_seed_*.py")):
+    for path in sorted(HERE.glob("test_promised_*.py")):
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
             if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
                 yield node.name, _one_line(ast.get_docstring(node) or "")
@@ -27,7 +27,7 @@ def test_no_test_of_the_contract_is_named_twice() -> None:
     assert len(names) == len(set(names))
 
 
-def test_no_sentence_stands_in_the_manifest_twice() -> None:
+def test_no_sentence_stands_there_twice() -> None:
     texts = [_one_line(sentence["text"]) for sentence in SENTENCES]
     assert len(texts) == len(set(texts))
 
