@@ -16,6 +16,13 @@ SYSLOG_SOCKET = "/dev/log"
 _AUTHPRIV_INFO = 10 * 8 + 6  # RFC 5424, 6.2.1: facility * 8 + severity
 
 
+def fault_of(mirror: str) -> str:
+    """Return what is wrong with a setting, "" if nothing is."""
+    if mirror == "syslog" or mirror.startswith("/"):
+        return ""
+    return f'{mirror!r}: "syslog" or the absolute path of a datagram socket is expected'
+
+
 class Note(NamedTuple):
     """A change in how the mirror does. `lost`: records that did not arrive since the last note."""
 
@@ -44,10 +51,8 @@ class Mirror:
         """
         if mirror == "syslog":
             return cls(SYSLOG_SOCKET, syslog=True)
-        if not mirror.startswith("/"):
-            raise OSError(
-                f'mirror = "{mirror}": "syslog" or the absolute path of a datagram socket is expected'
-            )
+        if fault := fault_of(mirror):
+            raise TrailFaultError(f"mirror: {fault}")
         folder = os.path.dirname(mirror)
         if os.path.isdir(folder) and os.stat(folder).st_mode & stat.S_IWOTH:
             raise TrailFaultError(

@@ -67,6 +67,7 @@ def _judgeable(
 
 def _faults_of_settings(file: PolicyFile) -> list[str]:
     """Return what a start would be refused for on this machine, once the policy itself has no fault."""
+    from broker.audit_mirror import fault_of
     from broker.redaction import Redactor
 
     faults = []
@@ -76,11 +77,8 @@ def _faults_of_settings(file: PolicyFile) -> list[str]:
             Redactor(Redaction(extra_patterns=extra))
         except StartupError as error:
             faults.append(str(error))
-    mirror = file.audit.mirror
-    if mirror is not None and mirror != "syslog" and not mirror.startswith("/"):
-        faults.append(
-            f'audit.mirror: {mirror!r}: "syslog" or the absolute path of a datagram socket is expected'
-        )
+    if file.audit.mirror is not None and (fault := fault_of(file.audit.mirror)):
+        faults.append(f"audit.mirror: {fault}")
     if user := file.containment.run_as:
         try:  # whether we are root, who alone may become somebody else, is no fault of the file
             pwd.getpwnam(user)
