@@ -1,11 +1,13 @@
 """`hardened-terminal-mcp doctor`: which layers this kernel has, what would be used here, and what to do next.
 
-Always true: nothing of a policy is run and nothing is changed; what is said about policy, jail and trail comes from the
+Always true: nothing of a policy is run and nothing is changed here; what is said about policy, jail and trail comes from the
 functions that a start uses. Exit status 0: a server can start here; 1: it cannot.
 """
 
 import os
 import shutil
+import socket
+import struct
 import sys
 from collections.abc import Mapping
 from importlib.metadata import version
@@ -20,8 +22,10 @@ from broker.cells import folded
 from broker.configuration import NAME, Settings
 from broker.doctor import Finding
 from broker.refusal import StartupError
+from protocol.client import BrokerClient, BrokerGone
 
 _ELSEWHERE = "HTMCP_BROKER: policy, jail and trail are those beyond {0!r}: run doctor there"
+_ANSWER_S = 10
 _TEXT_AT = 9
 """Characters that a finding's word takes."""
 
@@ -99,8 +103,21 @@ def _try(settings: Settings, trail: str) -> None:
 
 
 def _check_carrier(command: str) -> None:
-    if shutil.which(remote.words_of(command)[0]) is None:
+    """Raise StartupError where no broker answers. One that does is told nothing but that somebody is there."""
+    words = remote.words_of(command)
+    if shutil.which(words[0]) is None:
         raise StartupError(f"HTMCP_BROKER: {command!r}: the program that reaches a broker is not found")
+    far, carrier = remote.start_carrier(words)
+    far.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", _ANSWER_S, 0))
+    try:
+        BrokerClient(far, "doctor")
+    except BrokerGone as gone:
+        raise StartupError(
+            f"HTMCP_BROKER: {command!r}: no broker answered within {_ANSWER_S} s: {gone}"
+        ) from None
+    finally:
+        far.close()
+        carrier.end(patience_s=remote.FAREWELL_S)
 
 
 def _could_be_exchanged(folder: str) -> str:

@@ -9,6 +9,7 @@ import os
 import select
 import signal
 from _socket import SHUT_RDWR, SHUT_WR, socket, socketpair  # the module socket costs every start its enums
+from collections.abc import Callable
 
 from broker import frontend_process, kernel
 from broker.frontend_process import Child
@@ -18,6 +19,8 @@ from broker.refusal import StartupError
 READ_BYTES = 64 * 1024
 FAREWELL_S = 0.5
 """How long a carrier may take to end by itself at the end of its input, before it is asked to."""
+SILENCE_S = 5.0
+"""Until then nobody wonders why nothing happens: a carrier may have to connect, and to ask for a password."""
 EXIT_NO_ANSWER = 125
 EXIT_NO_BROKER = 70
 """The same for an MCP client: EX_SOFTWARE of sysexits.h."""
@@ -31,11 +34,11 @@ def serve(argv: tuple[str, ...], command: str) -> int:
     kernel.forbid_inspection()
     words = words_of(command)
     signals_fd = _watched_signals()
-    far, carrier = _carrier(words)
+    far, carrier = start_carrier(words)
     try:
         near, theirs = socketpair()
         frontend = frontend_process.start(argv, theirs.detach())
-        relay = Relay(near, far, signals_fd)
+        relay = Relay(near, far, signals_fd, lambda: warn(f"no broker has answered yet (`{words[0]}`)"))
         try:
             relay.run(frontend, carrier)
         finally:
@@ -76,8 +79,8 @@ def _watched_signals() -> int:
     return read_fd
 
 
-def _carrier(words: list[str]) -> tuple[socket, Child]:
-    """Start the carrier. Returns our end of its stdin and stdout, and the process."""
+def start_carrier(words: list[str]) -> tuple[socket, Child]:
+    """Start the carrier. Returns our end of its stdin and stdout, and the process. Raises StartupError."""
     ours, theirs = socketpair()
     streams = [(os.POSIX_SPAWN_DUP2, theirs.fileno(), fd) for fd in (0, 1)]
     try:
@@ -88,26 +91,31 @@ def _carrier(words: list[str]) -> tuple[socket, Child]:
     return ours, Child(pid, os.pidfd_open(pid))
 
 
-def _readable(reads: list[int], writes: list[int]) -> list[int]:
-    """Wait until something can be read or written; return what can be read."""
+def _readable(reads: list[int], writes: list[int], patience_s: float | None) -> list[int] | None:
+    """Wait until something can be read or written; return what can be read, None if nothing came in time."""
     events = dict.fromkeys(reads, select.POLLIN)
     for fd in writes:
         events[fd] = events.get(fd, 0) | select.POLLOUT
     poll = select.poll()
     for fd, event in events.items():
         poll.register(fd, event)
-    return [fd for fd, event in poll.poll() if event & ~select.POLLOUT]
+    came = poll.poll(None if patience_s is None else patience_s * 1000)
+    return [fd for fd, event in came if event & ~select.POLLOUT] if came else None
 
 
 class Relay:
-    """Hands bytes on between the frontend's socket and the carrier's. `answered`: the carrier said anything."""
+    """Hands bytes on between the frontend's socket and the carrier's. `answered`: the carrier said anything.
 
-    def __init__(self, near: socket, far: socket, signals_fd: int) -> None:
+    `on_silence` is called once, if it has said nothing for `SILENCE_S`.
+    """
+
+    def __init__(self, near: socket, far: socket, signals_fd: int, on_silence: Callable[[], object]) -> None:
         near.setblocking(False)
         far.setblocking(False)
         self._far = far
         self._signals_fd = signals_fd
         self._signal = 0
+        self._on_silence = on_silence
         self._out = Flow(near, far, SHUT_WR)
         # a frontend that is told of the end writes to nobody any more
         self._back = Flow(far, near, SHUT_RDWR)
@@ -129,13 +137,19 @@ class Relay:
         """Go on until the frontend ends, a signal comes, or the carrier ends before it said anything."""
         watched = [self._signals_fd, frontend.pidfd, carrier.pidfd]
         flows = (self._out, self._back)
+        patience_s: float | None = SILENCE_S
         while self.answered:
             for flow in flows:
                 flow.hand_on_end()
             ready = _readable(
                 [*watched, *(fd for flow in flows for fd in flow.reads())],
                 [fd for flow in flows for fd in flow.writes()],
+                None if self._back.began else patience_s,
             )
+            if ready is None:
+                patience_s = None
+                self._on_silence()
+                continue
             if self.signal() or frontend.pidfd in ready:
                 return
             if carrier.pidfd in ready:  # what it made may hold its streams still

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.faults.bare_client import BROKER
 from tests.support.command import COMMAND, EX_CONFIG, Ended, assert_refused, run_cli
 from tests.support.place import POLICY, Place
 
@@ -310,9 +311,13 @@ def test_doctor_looks_for_what_reaches_a_broker_elsewhere(place: Place) -> None:
     ended = run_cli(place, "doctor", HTMCP_BROKER="no-such-program host")
     assert ended.status == 1
     assert "HTMCP_BROKER" in ended.stdout.partition("problem")[2]
-    there = run_cli(place, "doctor", HTMCP_BROKER="cat", HTMCP_POLICY_FILE=None)
+    for carrier in ("false", "cat", "echo hello"):
+        told = run_cli(place, "doctor", HTMCP_BROKER=carrier)
+        assert told.status == 1
+        assert f"problem HTMCP_BROKER: {carrier!r}: no broker answered" in " ".join(told.stdout.split())
+    there = run_cli(place, "doctor", HTMCP_BROKER=f"{BROKER} --stdio")
     assert there.status == 0
-    assert "policy, jail and trail are those beyond 'cat'" in " ".join(there.stdout.split())
+    assert "policy, jail and trail are those beyond" in " ".join(there.stdout.split())
     snippet = run_cli(place, "init", "--client", "cursor", HTMCP_BROKER="ssh host x")
     (server,) = json.loads(snippet.stdout)["mcpServers"].values()
     assert server["env"] == {"HTMCP_BROKER": "ssh host x"}

@@ -8,9 +8,11 @@ import socket
 import subprocess
 import threading
 from collections.abc import Iterator
+from queue import SimpleQueue
 
 import pytest
 
+from broker import remote
 from broker.frontend_process import Child
 from broker.remote import READ_BYTES, Relay
 
@@ -41,7 +43,8 @@ class Relayed:
         for end in (self.near, self.far):
             end.settimeout(BOUND_S)
         self._ends = (self.near, near, self.far, far)
-        self.relay = Relay(near, far, self._signals[0])
+        self.silences: SimpleQueue[str] = SimpleQueue()
+        self.relay = Relay(near, far, self._signals[0], lambda: self.silences.put("silent"))
         self._thread = threading.Thread(target=self.relay.run, args=(frontend, carrier), daemon=True)
         self._thread.start()
 
@@ -116,6 +119,19 @@ def test_a_carrier_that_ends_before_a_word_is_no_end_that_the_frontend_sees(
     relayed.near.setblocking(False)
     with pytest.raises(BlockingIOError):
         relayed.near.recv(1)
+
+
+def test_a_carrier_that_says_nothing_is_waited_for_and_that_is_said_once(
+    monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    monkeypatch.setattr(remote, "SILENCE_S", 0.01)
+    relayed: Relayed = request.getfixturevalue("relayed")
+    assert relayed.silences.get(timeout=BOUND_S) == "silent"
+    relayed.far.send(b"at last")
+    assert whole(relayed.near, 7) == b"at last"
+    relayed.signal(signal.SIGTERM)
+    assert relayed.ended()
+    assert relayed.silences.empty()
 
 
 def test_the_frontends_end_of_file_is_handed_on(relayed: Relayed) -> None:
