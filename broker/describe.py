@@ -17,6 +17,9 @@ DESCRIPTION_BYTES = 8 * 1024
 _WIDEST = 600
 """The most characters for the options of one program; as many are taken as fit for all."""
 
+_MISSING = 200
+"""The most characters for the names of programs that are not there."""
+
 _NARROWEST = 20
 """Below this, a program's subcommands share its line."""
 
@@ -45,6 +48,7 @@ def describe(policy: "Policy") -> str:
         _SHORTENED,
         f"Limits: {limits.timeout_s:g} s, {limits.stdout_bytes} bytes of output, {limits.stderr_bytes} of errors, "
         f"{limits.concurrent} calls at once.",
+        *_missing(policy),
         "",
         "Programs:",
     ]
@@ -53,6 +57,12 @@ def describe(policy: "Policy") -> str:
         if text := _widest_that_fits(head, rows, narrowest, fold=fold):
             return text
     return _names_only("\n".join(head), policy.programs)
+
+
+def _missing(policy: "Policy") -> list[str]:
+    there = set(policy.callable)
+    missing = ", ".join(name for name in policy.programs if name not in there)
+    return [f"Allowed, but not installed here: {shortened(missing, _MISSING)}."] if missing else []
 
 
 def _widest_that_fits(head: list[str], rows: "list[_Row]", low: int, *, fold: bool) -> str:

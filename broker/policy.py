@@ -20,27 +20,10 @@ from broker.policy_file import expanded
 from broker.profile import Profile
 from broker.programs import Program, Programs
 from broker.reasons import denied, shown
-from broker.refusal import CwdEscape, PolicyDenied
+from broker.refusal import CwdEscape, ExecutorError, PolicyDenied
 from broker.rules import Entry, Judged, OptionSets
 from broker.schema import Limits, PolicyFile, Rule
 from broker.virtual_environment import places_of
-
-_INSTEAD = {
-    "cd": "there is no shell that could change folder; give the folder in `cwd`",
-    "sudo": "commands run as they are, without more rights",
-    "export": "there is no shell; the environment is fixed by the policy",
-    "env": "the environment is fixed by the policy; name the program itself",
-    "awk": "its argument is a program; use grep, cut, or sed -n 'N,Mp' FILE",
-    "perl": "its argument is a program; use grep, cut, or sed -n 'N,Mp' FILE",
-    "less": "there is no terminal; use cat, head, tail, or sed -n 'N,Mp' FILE",
-    "more": "there is no terminal; use cat, head, tail, or sed -n 'N,Mp' FILE",
-    "xargs": "it runs other programs; name the files in one command",
-    "bash": "no shell is available; give the commands one by one",
-    "sh": "no shell is available; give the commands one by one",
-}
-
-FEW = 20
-"""So many programs a refusal names without another word."""
 
 
 class Listed(NamedTuple):
@@ -98,34 +81,23 @@ class Policy:
             raise denied(f"{shown(name)} is on the deny list", "[commands] deny")
         if name in self._allowed:
             return Listed(name, argv, self.entry(name))
-        if "/" in name:
-            raise denied(
-                "a program is called by its name alone, not by a path",
-                "[commands] allow",
-                self._names(os.path.basename(name)),
-            )
-        instead = _INSTEAD.get(name) or self._names(name)
-        raise denied(f"{shown(name)} is not on the allow list", "[commands] allow", instead)
+        what = "a program is called by its name alone, not by a path"
+        if "/" not in name:
+            what = f"{shown(name)} is not on the allow list"
+        raise denied(what, "[commands] allow", self._instead(name))
 
-    def _names(self, untrusted_name: str) -> str:
-        """Return what `untrusted_name` was perhaps meant to be, who can add it, and where the allowed ones are named."""
+    def _instead(self, name: str) -> str:
+        """Return what to call instead of a program that is on no list, or is not here."""
         if not self.suggests:
             return ""
-        from broker.nearest import nearest, profile_of  # no command that is allowed pays for it
+        from broker.nearest import instead_of  # no command that is allowed pays for it
 
-        profile = "" if untrusted_name in self._allowed else profile_of(untrusted_name)
-        added = f"ready-made entries: init --profile {profile}; " if profile else ""
-        near = nearest(untrusted_name, self.programs)
-        if len(self.programs) <= FEW:
-            rest = [name for name in self.programs if name not in near]
-            return (
-                f"{added}allowed: {' '.join([*near, *rest])}"
-                if rest or near
-                else f"{added}no program is allowed"
-            )
-        meant = f"meant, perhaps: {' '.join(near)}; " if near and not profile else ""
-        count = len(self.programs)
-        return f"{added}{meant}the tool's description, which check --describe prints, names all {count} that are allowed"
+        return instead_of(self, name)
+
+    @property
+    def callable(self) -> tuple[str, ...]:
+        """The names that may be called, less those that this machine lacks."""
+        return tuple(name for name in self.programs if self.lookup.problem(name) is None)
 
     def entry(self, name: str) -> Entry:
         """Return the compiled rule of a listed program; one without a rule may have any arguments beneath the jail."""
@@ -145,9 +117,16 @@ class Policy:
             words = globs.expand(listed.argv, located, self.jail)
         judged = listed.entry.judge(list(words[1:]))
         self._check_paths(judged, located)
-        program = self.lookup.get(listed.name)
+        program = self._program(listed.name)
         granted = self._granted(tuple(judged.entries), program)
         return Permitted(program, (listed.name, *judged.words), *granted)
+
+    def _program(self, name: str) -> Program:
+        try:
+            return self.lookup.get(name)
+        except ExecutorError as missing:
+            instead = self._instead(name)
+            raise ExecutorError(f"{missing.reason}; {instead}" if instead else missing.reason) from None
 
     def _check_paths(self, judged: Judged, located: Located) -> None:
         """Lead each path to its end, from the folder that the command is in by then."""

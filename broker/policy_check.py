@@ -161,7 +161,8 @@ def _unusable(policy: Policy) -> Iterator[Warned]:
         if problem := policy.lookup.problem(name):
             reasons.setdefault(problem, []).append(name)
     for problem, names in reasons.items():
-        yield Warned("[commands] allow", f"{', '.join(names)}: {problem}")
+        is_are = len(names) > 1 and problem.startswith("is ")
+        yield Warned("[commands] allow", f"{', '.join(names)}: {'are' + problem[2:] if is_are else problem}")
 
 
 def _places(file: PolicyFile) -> Iterator[Warned]:

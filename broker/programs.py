@@ -233,7 +233,9 @@ class _Folders:
     def _check_folder(self, path: str) -> None:
         status = os.lstat(path)
         if (status.st_dev, status.st_ino) == self._jail:
-            raise UnfitError("lies in the jail, whose content must not choose what runs")
+            raise UnfitError(
+                "lies in the jail, whose content must not choose what runs; of a .venv, README.md tells another way"
+            )
         if not stat.S_ISDIR(status.st_mode):
             raise UnfitError(f"{path} is no folder")
         self._check_owner(path, status)

@@ -208,11 +208,11 @@ class Service:
             raise ProtocolViolation(
                 f"protocol version {request.version}; this broker speaks {PROTOCOL_VERSION}"
             )
-        self._send(Welcome(PROTOCOL_VERSION, self._pipeline.gate.policy.programs, IN_FLIGHT))
+        self._send(Welcome(PROTOCOL_VERSION, self._pipeline.gate.policy.callable, IN_FLIGHT))
 
     def _answer_describe(self, request: DescribeRequest) -> None:
         policy = self._pipeline.gate.policy
-        self._send(Description(request.id, policy.describe(), policy.programs))
+        self._send(Description(request.id, policy.describe(), policy.callable))
 
     def _answer_run(self, request: RunRequest) -> None:
         if len(self._running) + len(self._waiting) >= IN_FLIGHT:

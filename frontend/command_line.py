@@ -31,6 +31,8 @@ REFRESH_S = 0.5
 EXIT_OUTPUT, EXIT_TIMEOUT, EXIT_OURS, EXIT_REFUSED, EXIT_PIPE = 74, 124, 125, 126, 141
 REFUSED = ("POLICY_DENIED", "PARSE_ERROR", "CWD_ESCAPE")
 RAN = ("OK", "OUTPUT_TRUNCATED")
+FOR_AN_OPERATOR = ("the tool's description names", "check --describe names")
+"""What a reason tells a model, who is shown that text, and what somebody at a terminal can do."""
 
 Message = dict[str, bare.Value]
 
@@ -222,10 +224,11 @@ def exit_status(result: Message) -> int:
 
 def show_text(verb: str, result: Message) -> int:
     """Print an envelope for a person or a script, and return the exit status."""
-    code, reason = result.get("code"), result.get("policy_reason")
+    code = result.get("code")
+    reason = str(result.get("policy_reason")).replace(*FOR_AN_OPERATOR)
     if verb == "explain":
         verdict = "" if code == "OK" else f"refused: {code}: "
-        write(1, f"{verdict}{one_line(str(reason))}\n".encode())
+        write(1, f"{verdict}{one_line(reason)}\n".encode())
         return 0 if code == "OK" else exit_status(result)
     stderr = str(result.get("stderr"))
     write(1, str(result.get("stdout")).encode())

@@ -163,7 +163,8 @@ def descriptions(programs: tuple[str, ...]) -> dict[Tool, str]:
             "Run one program and return its output. There is no shell: one command, quoted as in a POSIX shell; "
             "unquoted ; | & < > $ ` \\ and newlines are refused, $ ` \\ in double quotes too (put such words in single "
             "quotes); unquoted * ? [ are expanded to file names. Programs: "
-            f"{listed(programs)}. Paths must stay inside the jail. {_READING_A_RESULT}"
+            f"{listed(programs)}. Paths must stay inside the jail. stdin is empty: name a file, or a folder with -r (git "
+            f"shortlog: a revision), or a program reads nothing and still exits with 0. {_READING_A_RESULT}"
         ),
         Tool.EXPLAIN: (
             "Tell whether run_command would run this command in the jail's root, without running it. code OK means "

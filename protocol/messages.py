@@ -136,7 +136,7 @@ class Progress(Reply, frozen=True, tag="progress"):
 
 
 class Description(Reply, frozen=True, tag="description"):
-    """The effective policy as text for a model to read, and the names of the programs that may be called."""
+    """The effective policy as text for a model to read, and the names of the programs that may be called and are there."""
 
     id: RequestId
     text: str

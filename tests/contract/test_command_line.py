@@ -358,3 +358,14 @@ def test_a_folder_that_is_gone_is_no_internal_error(place: Place, command: tuple
     )
     assert b"internal error" not in ended.stderr
     assert ended.returncode == EX_CONFIG, ended
+
+
+def test_a_reason_at_a_terminal_names_a_command_and_to_a_program_a_models_text(place: Place) -> None:
+    names = [f"program-{number}" for number in range(21)]
+    place.policy.write_text(f"[commands]\nallow = {names}\n")
+    reason = "'nope' is not on the allow list ([commands] allow); {} what may be called"
+    explained = run_cli(place, "explain", "nope")
+    assert explained.stdout == f"refused: POLICY_DENIED: {reason.format('check --describe names')}\n"
+    assert reason.format("check --describe names") in run_cli(place, "run", "nope").stderr
+    told = json.loads(run_cli(place, "run", "--json", "nope").stdout)["policy_reason"]
+    assert told == reason.format("the tool's description names")

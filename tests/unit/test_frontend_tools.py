@@ -85,6 +85,10 @@ def test_a_model_is_told_every_code_and_every_program():
     assert "cat, rg" in tools.instructions(("cat", "rg"))
 
 
+def test_a_model_is_told_that_nothing_comes_on_stdin():
+    assert "stdin is empty: name a file" in tools.descriptions(())[Tool.RUN]
+
+
 def test_a_policy_of_thousands_does_not_fill_a_model_s_memory():
     text = tools.instructions(tuple(f"program-{number}" for number in range(5000)))
     assert len(text) < 4096

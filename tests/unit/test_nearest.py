@@ -1,4 +1,4 @@
-"""A refusal names first what was perhaps meant, and says where the rest stands, however many programs there are."""
+"""A refusal names first what was perhaps meant, and what else can be called, however many programs there are."""
 
 import subprocess
 import sys
@@ -9,37 +9,168 @@ from pathlib import Path
 import pytest
 
 from broker import policy_profiles
-from broker.nearest import nearest, profile_of
-from tests.support.gate import DEFAULT_POLICY, policy_over, refusal
+from broker.nearest import nearest, profile_of, slips
+from broker.policy import Policy
+from broker.programs import Program, Programs
+from broker.refusal import ExecutorError
+from tests.support.gate import DEFAULT_POLICY, permitted, policy_over, refusal
 
 SHIPPED = DEFAULT_POLICY.read_bytes()
-COUNT = len(tomllib.loads(SHIPPED.decode())["commands"]["allow"])
+ELSEWHERE = "; the tool's description names what may be called"
 
 
 @pytest.mark.parametrize(
     ("typed", "meant"),
-    [("gti status", "git"), ("/usr/bin/git status", "git"), ("grpe x", "grep"), ("lss", "ls")],
+    [
+        ("gti status", "git"),
+        ("grpe x", "grep"),
+        ("lss", "ls"),
+        ("sl", "ls"),
+        ("heda x", "head"),
+        ("sha1sun x", "sha1sum"),
+    ],
 )
 def test_a_refusal_names_the_nearest_program_first(tmp_path: Path, typed: str, meant: str) -> None:
     reason = refusal(policy_over(tmp_path, SHIPPED), typed)
-    assert f"meant, perhaps: {meant}" in reason
-    assert reason.endswith(
-        f"the tool's description, which check --describe prints, names all {COUNT} that are allowed"
-    )
+    assert reason.endswith(f"; meant, perhaps: {meant}{ELSEWHERE}")
     assert len(reason) < 220
+
+
+OTHER_PROGRAMS = (
+    *(
+        "time",
+        "timeout",
+        "watch",
+        "source",
+        "yes",
+        "chmod",
+        "free",
+        "dir",
+        "command",
+        "hostname",
+        "rmdir",
+        "touch",
+    ),
+    *("ps", "ed", "bat", "top", "dc", "who", "tee", "w", "man"),
+)
+
+
+@pytest.mark.parametrize("typed", OTHER_PROGRAMS)
+def test_a_program_that_only_looks_like_another_is_not_taken_for_it(tmp_path: Path, typed: str) -> None:
+    assert "perhaps" not in refusal(policy_over(tmp_path, SHIPPED), f"{typed} x")
+
+
+@pytest.mark.parametrize(
+    ("typed", "instead"),
+    [
+        ("time ls", "the policy limits its time"),
+        ("watch ls", "name the program itself"),
+        ("source x", "no shell"),
+        (". ./x", "no shell"),
+        ("pushd src", "`cwd`"),
+        ("type git", "use which NAME"),
+        ("command -v git", "use which NAME"),
+        ("ll", "use ls -l"),
+        ("egrep x", "use grep -E"),
+        ("hostname", "use uname -n"),
+        ("[ -f x ]", "'[' is not on the allow list ([commands] allow); use test"),
+        ("vim x", "the client's own tools edit files"),
+        ("rm x", "it changes files; the client's own tools do that"),
+        ("wget x", "no command has the network unless the policy says so"),
+    ],
+)
+def test_what_people_type_by_habit_has_an_answer_of_its_own(tmp_path: Path, typed: str, instead: str) -> None:
+    assert instead in refusal(policy_over(tmp_path, SHIPPED), typed)
+
+
+def test_only_what_may_be_called_is_named_in_the_place_of_another(tmp_path: Path) -> None:
+    assert "ls -l" not in refusal(policy_over(tmp_path, "[commands]\nallow = ['cat']"), "ll")
 
 
 def test_a_refusal_says_where_the_programs_stand_where_none_is_near(tmp_path: Path) -> None:
     reason = refusal(policy_over(tmp_path, SHIPPED), "qqqqqqqq")
-    assert "perhaps" not in reason
-    assert reason.endswith(
-        f"the tool's description, which check --describe prints, names all {COUNT} that are allowed"
-    )
+    assert reason == f"'qqqqqqqq' is not on the allow list ([commands] allow){ELSEWHERE}"
 
 
 def test_of_few_programs_a_refusal_names_all_the_nearest_first(tmp_path: Path) -> None:
-    few = policy_over(tmp_path, "[commands]\nallow = ['ls', 'cat', 'git']")
+    few = policy_over(tmp_path, "[commands]\nallow = ['ls', 'cat', 'git', 'not-installed-anywhere']")
     assert refusal(few, "gitt").endswith("; allowed: git ls cat")
+    none = policy_over(tmp_path, "[commands]\nallow = ['not-installed-anywhere']")
+    assert refusal(none, "ls").endswith("; none that is allowed is installed")
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("python", ["python3"]),
+        ("python3.11", ["python3"]),
+        ("pip", ["pip3"]),
+        ("pytohn3", ["python3"]),
+        ("p", []),
+        ("3", []),
+    ],
+)
+def test_a_versions_number_does_not_make_another_program(typed: str, meant: list[str]) -> None:
+    assert slips(typed, ["python3", "pip3", "ps", "4"]) == meant
+
+
+PYTHON = """
+[commands]
+allow = ["python", "python3", "pytest", "mypy"]
+[rules.python3]
+option_style = "single-dash"
+allow_options = ["-m"]
+require_options = ["-m"]
+[rules.python3.subcommand.pytest]
+"""
+
+
+class OnePython(Programs):
+    """What is to be had on a machine that has python3 alone."""
+
+    def problem(self, name: str) -> str | None:
+        return None if name == "python3" else "is not installed on this machine (looked for along /bin)"
+
+    def get(self, name: str) -> Program:
+        raise ExecutorError(f"{name}: {self.problem(name)}")
+
+
+@pytest.fixture
+def python(tmp_path: Path) -> Policy:
+    """A policy of the programs that a project has, on a machine that has one of them."""
+    policy = policy_over(tmp_path, PYTHON)
+    policy.lookup = OnePython((), policy.jail, (), lazily=True)
+    return policy
+
+
+@pytest.mark.parametrize(
+    ("command", "instead"),
+    [
+        ("python -m pytest", "; instead, perhaps: python3"),
+        ("pytest -q", "; instead, perhaps: python3 -m pytest"),
+    ],
+)
+def test_what_is_not_installed_is_told_with_what_is(python: Policy, command: str, instead: str) -> None:
+    with pytest.raises(ExecutorError) as missing:
+        permitted(python, command)
+    assert "is not installed on this machine" in missing.value.reason
+    assert missing.value.reason.endswith(instead)
+    with pytest.raises(ExecutorError) as missing:
+        permitted(python, "mypy")
+    assert missing.value.reason.endswith(")")
+
+
+@pytest.mark.parametrize(
+    ("command", "instead"),
+    [
+        (".venv/bin/pytest -q", "; instead, perhaps: python3 -m pytest"),
+        ("/usr/bin/python3", "; call it by its name: python3"),
+        ("./run.sh", "; no file of the jail is called by its path; what may run some: python3"),
+        ("/opt/run", "; allowed: python3"),
+    ],
+)
+def test_a_path_is_told_what_can_be_called(python: Policy, command: str, instead: str) -> None:
+    assert refusal(python, command).endswith(instead)
 
 
 @pytest.mark.parametrize("name", policy_profiles.profile_names())

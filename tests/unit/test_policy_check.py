@@ -122,7 +122,7 @@ def test_a_profile_is_warned_of_only_where_a_program_is_missing(tmp_path: Path, 
 def test_what_fails_for_the_same_reason_is_one_warning(tmp_path: Path) -> None:
     two = "[commands]\nallow = ['lss', 'catt']\n[rules.lss]\nallow_options = []\n[rules.catt]\nallow_options = []\n"
     (told,) = warnings(tmp_path, two)
-    assert told.startswith("[commands] allow: lss, catt: is not installed")
+    assert told.startswith("[commands] allow: lss, catt: are not installed")
     rules = "".join(
         f"[rules.{name}]\nallow_options = []\nmay_run = ['lss']\n" for name in ("ls", "cat", "wc")
     )

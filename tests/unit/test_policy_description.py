@@ -40,6 +40,13 @@ def test_rights_are_described(tmp_path: Path) -> None:
     assert "\nb [temporary folder]: any options" in policy.describe()
 
 
+def test_what_is_not_installed_is_said_to_be_so(tmp_path: Path) -> None:
+    policy = policy_over(tmp_path, "[commands]\nallow = ['ls', 'a', 'cat', 'b']")
+    assert "\nAllowed, but not installed here: a, b.\n" in policy.describe()
+    assert policy.callable == ("ls", "cat")
+    assert "not installed" not in policy_over(tmp_path, "[commands]\nallow = ['ls']").describe()
+
+
 def test_places_outside_the_jail_and_fixed_variables_are_not_described(tmp_path: Path) -> None:
     policy = policy_over(
         tmp_path,
@@ -113,7 +120,7 @@ def test_an_option_is_described_by_its_shortest_name_and_flags_are_one_word(tmp_
 
 def test_a_word_of_flags_that_is_too_long_is_cut_between_letters(tmp_path: Path) -> None:
     letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-    names = [f"program-{number}" for number in range(150)]
+    names = [f"program-{number}" for number in range(140)]
     rules = "".join(
         f"[rules.{name}]\nallow_options = ['-{letters}']\noperands = ['/x{name}/']\n" for name in names
     )
