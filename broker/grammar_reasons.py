@@ -19,8 +19,9 @@ _INSTEAD = {
     "||": "no command lists: run the first command, look at its exit code, then run the second",
     "&": f"no background jobs: leave it out, the call waits for the command; {_LITERALLY}",
     "&&": "no command lists: run the two commands one after the other; the folder to run in is `cwd`",
-    ">": f"no redirection: stdout and stderr come back apart, leave `>` and `2>` out; {_LITERALLY}",
-    ">>": "no redirection: nothing is appended to files; the output comes back in the reply",
+    ">": "no redirection: stdout and stderr come back apart, leave `2>…` out; to write a file, use the client's own edit "
+    f"tool; {_LITERALLY}",
+    ">>": "no redirection: the output comes back in the reply; to append to a file, use the client's own edit tool",
     "<": f"no redirection: name the file as an argument; {_LITERALLY}",
     "<<": "no here-documents: a command has no input",
     "<(": "no process substitution: run the two commands one after the other",
@@ -29,12 +30,21 @@ _INSTEAD = {
     "$(": f"no command substitution: run the inner command first and use its output; {_LITERALLY}",
     "$": f"no expansion of variables or `$'…'`: write the value itself; {_LITERALLY}",
     "\\": "no backslash outside single quotes: put the whole word in single quotes instead",
+    "\\\n": "no second line: write the command in one line",
     "\n": "one command in one call: no newline outside quotes; run the lines one after the other",
 }
 _IN_FIND = {
     "\\(": "write '(' in quotes",
     "\\)": "write ')' in quotes",
     "\\!": "write ! without the backslash",
+    "\\;": "write ';' in quotes if this policy lets find have -exec; if not, print the names and run the program on them",
+}
+
+_NAMES = {
+    "\n": "a newline",
+    "\\": "a backslash",
+    "\\\n": "a backslash before a newline",
+    "`": "a backtick",
 }
 
 # Unicode 16: White_Space but blank, tab, newline; Cc beyond ASCII; Cf, Zl, Zp; Default_Ignorable_Code_Point;
@@ -71,7 +81,10 @@ def anywhere(character: str, column: int) -> str:
 
 
 def in_double_quotes(character: str, column: int) -> str:
-    """Return the reason for a character that is live inside double quotes."""
+    """Return the reason for a character that is live inside double quotes, or is taken for it (docs/adr/0005)."""
+    if character == "\\":
+        why = "not accepted in double quotes, where a shell drops some"
+        return f"a backslash at column {column}: {why}; put this word in single quotes"
     return f"{_shown(character)} at column {column}: a shell acts on it inside double quotes too; put this word in single quotes"
 
 
@@ -144,4 +157,4 @@ def parenthesis(character: str, column: int, *, in_find: bool) -> str:
 
 
 def _shown(operator: str) -> str:
-    return {"\n": "a newline", "\\": "a backslash", "`": "a backtick"}.get(operator, f"`{operator}`")
+    return _NAMES.get(operator, f"`{operator}`")

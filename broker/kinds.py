@@ -16,7 +16,7 @@ class Kind:
     """One kind. `path`: where the word leads is checked. `folder`: later paths are relative to it.
 
     `scanned`: nothing is known of the word, so that every part of it that could be a path is checked. `ends`: the
-    expression must hold for the place that a path ends at, too.
+    expression must hold for the place that a path ends at, too. `speaks`: what is expected can be said in words.
     """
 
     __slots__ = (
@@ -29,6 +29,7 @@ class Kind:
         "path",
         "revision",
         "scanned",
+        "speaks",
         "text",
     )
 
@@ -47,6 +48,7 @@ class Kind:
         self.folder = name == "folder"
         self.revision = name.startswith("revision")
         self.scanned = name == "scanned"
+        self.speaks = self._expression is None and name != "none"
         self.ends = self.path and self._expression is not None
 
     def _split_expression(self, text: str) -> str:
@@ -96,11 +98,8 @@ class Kind:
         if self._name == "choice":
             return "one of " + ", ".join(sorted(self._choices))
         if self._expression is not None:
-            return (
-                ("" if self._wanted else "not ")
-                + "what matches "
-                + (self.text.partition("&")[2].lstrip("!") or self.text)
-            )
+            matches = "what matches" if self._wanted else "what has no match of"
+            return f"{matches} {self.text.partition('&')[2].removeprefix('!') or self.text}"
         return _EXPECTATIONS.get(self._name, self._name)
 
 
@@ -109,16 +108,23 @@ def _no_kind(text: str) -> RuleError:
 
     known = sorted(_NAMED - {"scanned"})
     near = nearest(text, known)
-    meant = f"{near[0]} is meant, perhaps" if near else f"{', '.join(known)}, a|b or /…/ is expected"
+    alone = f"; the word itself is written '/{_literally(text)}/'" if text and not near else ""
+    meant = f"{near[0]} is meant, perhaps" if near else f"{', '.join(known)}, a|b or /…/ is expected{alone}"
     return RuleError(f"{text!r} is no kind; {meant}")
+
+
+def _literally(text: str) -> str:
+    import re
+
+    return re.escape(text)
 
 
 _EXPECTATIONS = {
     "path": "a path beneath the jail",
     "folder": "a folder beneath the jail",
     "integer": "an integer",
-    "revision": "a revision that does not begin with -",
-    "revision-or-path": "a revision, or a path beneath the jail",
+    "revision": "a revision that does not begin with - (the branch before is @{-1})",
+    "revision-or-path": "a revision, or a path beneath the jail (the branch before is @{-1})",
     "none": "nothing",
 }
 

@@ -215,9 +215,8 @@ class _Reader:
         where = f"word {self.first_index + self.position}"
         full = [known for known in table.options if known.startswith(name)] if name.startswith("--") else []
         if full and name != "--" and name not in table.advice:
-            return denied(
-                f"option {name} is not allowed: {where}", table.place, "write it out: " + " or ".join(full)
-            )
+            meant = f"write it out, if that is meant: {' or '.join(full)}"
+            return denied(f"option {name} is not allowed: {where}", table.place, meant)
         named = option_name(letter) if letter else name
         inside = f" in {name}" if letter and len(name) > 2 else ""
         return denied(f"option {named}{inside} is not allowed: {where}", table.place, table.instead(named))

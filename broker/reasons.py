@@ -8,6 +8,7 @@ from broker.refusal import REASON_CHARACTERS, PolicyDenied
 
 SHOWN_CHARACTERS = 32
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.,+")
+_SHOWN = _PLAIN | frozenset("/%;$[](){}*?!^")
 _SECRET_WORDS = ("pass", "secret", "token", "key", "auth", "cred", "bearer")
 
 
@@ -16,10 +17,17 @@ class RuleError(Exception):
 
 
 def shown(word: str) -> str:
-    """Return `word` in quotes if it may be repeated, else how long it is."""
-    if len(word) <= SHOWN_CHARACTERS and _PLAIN.issuperset(word) and not _looks_secret(word):
+    """Return `word` in quotes if it may be repeated, of `NAME=value` the name; else how long it is."""
+    name, _, value = word.partition("=")
+    if name.isidentifier() and value.strip("=") and _may_be_shown(name):
+        return f"'{name}=…'"
+    if _may_be_shown(word) and not word.startswith("/") and ".." not in word:
         return f"'{word}'"
-    return f"a word of {len(word)} characters"
+    return f"a word of {len(word)} characters" if len(word) != 1 else "a word of one character"
+
+
+def _may_be_shown(word: str) -> bool:
+    return len(word) <= SHOWN_CHARACTERS and _SHOWN.issuperset(word) and not _looks_secret(word)
 
 
 def _looks_secret(word: str) -> bool:

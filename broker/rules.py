@@ -261,16 +261,17 @@ class Entry:
     def _check_kind(self, word: Word) -> None:
         if word.kind is None or word.kind.accepts(word.text):
             return
-        where = (
-            f"the value of {word.option}"
-            if word.option
-            else f"operand {shown(word.text)} (word {word.number})"
-        )
+        where, instead = f"the value of {word.option}", ""
+        if not word.option:
+            where = f"operand {shown(word.text)} (word {word.number})"
+            instead = self.rule.instead.get("operands", "")
         if word.kind is NONE:
-            raise denied(f"{self.name}: {where} is not allowed here", self.place, self.operands_in_short())
-        raise denied(
-            f"{self.name}: {where} is not allowed", self.place, "expected " + word.kind.expectation()
-        )
+            here, expected = " here", self.operands_in_short()
+        else:
+            here, expected = "", "expected " + word.kind.expectation()
+        if instead and not word.kind.speaks:
+            expected = instead
+        raise denied(f"{self.name}: {where} is not allowed{here}", self.place, expected)
 
     def operands_in_short(self) -> str:
         """Return the kinds of operands in words, for a reason or a description."""

@@ -80,7 +80,10 @@ def test_what_a_shell_passes_on_is_passed_on(command: str, words: tuple[str, ...
         ("find . \\( -name a \\)", "a backslash", 8, "'('"),
         ("ls\nid", "a newline", 3, "one command"),
         ("ls\n", "a newline", 3, "one command"),
-        ("ls\\\n-la", "a backslash", 3, "single quotes"),
+        ("ls\\\n-la", "a backslash before a newline", 3, "write the command in one line"),
+        ("ls > x", "`>`", 4, "to write a file, use the client's own edit tool"),
+        ("ls >> x", "`>>`", 4, "use the client's own edit tool"),
+        ("find . -exec rm {} \\;", "a backslash", 20, "if not, print the names and run the program on them"),
     ],
 )
 def test_a_metacharacter_is_refused_with_its_place_and_a_way_out(
@@ -99,6 +102,13 @@ def test_what_is_live_in_double_quotes_is_refused_there(command: str, column: in
     reason = reason_of(command)
     assert f"column {column}" in reason
     assert "single quotes" in reason
+
+
+def test_of_a_backslash_in_double_quotes_nothing_false_is_said() -> None:
+    assert reason_of(r'grep "\bfoo\b" f') == (
+        "a backslash at column 7: not accepted in double quotes, where a shell drops some; put this word in single quotes"
+    )
+    assert "a shell acts on it" in reason_of('grep "$x" f')
 
 
 @pytest.mark.parametrize("character", list(";|&<>`\\$\n"))

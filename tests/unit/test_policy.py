@@ -305,15 +305,70 @@ def test_a_reason_repeats_no_secret_no_long_value_and_no_path_outside(policy: Po
 
 
 def test_long_lists_of_what_is_allowed_are_cut_at_300_characters(jail: Path) -> None:
-    names = [f"program-number-{number}" for number in range(20)]
-    policy = policy_over(jail, f"[commands]\nallow = {names}")
-    reason = refusal(policy, "x")
+    names = "".join(f"[rules.git.subcommand.number-{number}]\n" for number in range(30))
+    policy = policy_over(jail, f"[commands]\nallow = ['git']\n{names}")
+    reason = refusal(policy, "git x")
     assert len(reason) <= 300
     assert reason.endswith("…")
 
 
 def test_advice_is_given_in_place_of_the_list(policy: Policy) -> None:
     assert refusal(policy, "grep -nR x .").endswith("; use -r")
+
+
+@pytest.mark.parametrize(
+    ("rule", "command", "said"),
+    [
+        ("operands = ['/[0-9]+p/']", "ls a", "operand 'a' (word 1) is not allowed ([rules.ls]); HINT"),
+        ("operands = ['path&!/x/']", "ls x", "operand 'x' (word 1) is not allowed ([rules.ls]); HINT"),
+        (
+            "operands = ['path', 'none']",
+            "ls a b",
+            "operand 'b' (word 2) is not allowed here ([rules.ls]); HINT",
+        ),
+        ("operands = ['integer']", "ls a", "is not allowed ([rules.ls]); expected an integer"),
+        (
+            "allow_options = []\noperands = ['revision']",
+            "ls -",
+            "expected a revision that does not begin with - (the branch before is @{-1})",
+        ),
+        (
+            "allow_options = ['-n=/[0-9]/']",
+            "ls -n a",
+            "the value of -n is not allowed ([rules.ls]); expected what matches /[0-9]/",
+        ),
+        ("allow_options = ['-n=text&!/x/']", "ls -n x", "expected what has no match of /x/"),
+    ],
+)
+def test_the_advice_on_operands_is_given_where_no_words_say_what_is_expected(
+    jail: Path, rule: str, command: str, said: str
+) -> None:
+    assert refusal(with_rule(jail, "ls", f"{rule}\ninstead = {{ operands = 'HINT' }}"), command).endswith(
+        said
+    )
+
+
+@pytest.mark.parametrize(
+    ("word", "told"),
+    [
+        ("build/calc", "'build/calc'"),
+        ("1,5p;10,12p", "'1,5p;10,12p'"),
+        ("[", "'['"),
+        ("CC=clang", "'CC=…'"),
+        ("ARGS=-k x", "'ARGS=…'"),
+        ("=x", "a word of 2 characters"),
+        ("é", "a word of one character"),
+        ("/etc/shadow", "a word of 11 characters"),
+        ("a/../../x", "a word of 9 characters"),
+        ("user:x@host", "a word of 11 characters"),
+        ("API_TOKEN=x", "a word of 11 characters"),
+        ("dGVzdA==", "a word of 8 characters"),
+        ("the-password", "a word of 12 characters"),
+    ],
+)
+def test_a_refused_word_is_shown_where_it_is_harmless(jail: Path, word: str, told: str) -> None:
+    policy = with_rule(jail, "ls", "operands = ['/ /']")
+    assert f"ls: operand {told} (word 1)" in refusal(policy, f"ls '{word}'")
 
 
 def test_the_digest_is_of_the_files_bytes(policy: Policy) -> None:

@@ -73,7 +73,7 @@ def test_what_is_not_named_exactly_or_lacks_its_value_is_refused(words: str) -> 
 
 
 def test_an_abbreviated_name_is_refused_with_the_advice_to_write_it_out() -> None:
-    with pytest.raises(PolicyDenied, match="write it out: --color"):
+    with pytest.raises(PolicyDenied, match="write it out, if that is meant: --color"):
         read(GREP, ["--col"])
 
 
