@@ -5,6 +5,7 @@ one: `main` imports this only for what it does not know at sight.
 """
 
 import argparse
+from typing import NoReturn
 
 from broker.cells import folded
 
@@ -72,7 +73,7 @@ def _check_name(top: argparse.ArgumentParser, name: str, known: list[str]) -> No
     from broker.nearest import nearest
 
     near = nearest(name, known)
-    meant = near[0] if near else f"run {_quoted([name])}" if " " in name else ""
+    meant = near[0] if near else f"run {quoted([name])}" if " " in name else ""
     hint = f"meant, perhaps: {meant}" if meant else f"one of {', '.join(known)} is expected"
     top.error(f"no command {name!r}; {hint}")
 
@@ -83,17 +84,19 @@ def _meant(options: argparse.Namespace, arguments: list[str], unknown: list[str]
     if arguments.index(first) < arguments.index(name):
         return f"{first} stands behind the name: {name} {first} …"
     if arguments.index(first) > arguments.index(command):
-        return f"the command is one word, in quotes: {name} {_quoted([command, *unknown])}"
+        return f"the command is one word, in quotes: {name} {quoted([command, *unknown])}"
+    if first.partition("=")[0] in _VARIABLES:
+        return f"{name} has no option {first}"
     own = ["--json", "--help", *(["--cwd"] if name == "run" else [])]
     from broker.nearest import nearest
 
     if near := nearest(first, own):
         return f"{name} has no option {first}; meant, perhaps: {near[0]}"
-    quoted = _quoted([command, *unknown] if len(unknown) == 1 else ["ls -l"])
-    return f"{name} has no option {first}; one of the command's own stands within its quotes: {name} {quoted}"
+    own_option = quoted([command, *unknown] if len(unknown) == 1 else ["ls -l"])
+    return f"{name} has no option {first}; one of the command's own stands within its quotes: {name} {own_option}"
 
 
-def _quoted(words: list[str]) -> str:
+def quoted(words: list[str]) -> str:
     """Return `words` as one word of a shell, in double quotes where that changes nothing."""
     import shlex
 
@@ -176,8 +179,25 @@ def _example(line: str, width: int) -> list[str]:
     return [*(f"{line} \\" for line in lines[:-1]), lines[-1], *explained]
 
 
+_VARIABLES = {
+    "--policy": "HTMCP_POLICY_FILE names another policy",
+    "--jail": "HTMCP_JAIL_ROOT names another jail",
+}
+"""Options that only some commands have, and the settings in their place."""
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says of an option that there is not which setting there is."""
+
+    def error(self, message: str) -> NoReturn:
+        for word in message.split():
+            if said := _VARIABLES.get(word.partition("=")[0]):
+                super().error(f"{message}; {said}")
+        super().error(message)
+
+
 def _new(prog: str, description: str, epilog: str) -> argparse.ArgumentParser:
-    return argparse.ArgumentParser(prog=prog, description=description, epilog=epilog, formatter_class=_Help)
+    return _Parser(prog=prog, description=description, epilog=epilog, formatter_class=_Help)
 
 
 def _add(

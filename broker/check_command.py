@@ -6,6 +6,7 @@ Always true: it starts nothing and changes nothing; the verdicts are those that 
 import argparse
 import os
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -15,6 +16,7 @@ from broker.arguments import operator_parser
 from broker.audit_show import style_of
 from broker.cells import folded
 from broker.policy import Policy
+from broker.policy_check import Warned
 from broker.programs import Programs
 from broker.refusal import PolicyFaults, StartupError
 
@@ -36,6 +38,9 @@ def main(arguments: list[str]) -> int:
 
 
 def _checked(options: argparse.Namespace) -> int:
+    elsewhere = [] if options.file else _elsewhere(os.environ)
+    if not options.json:
+        print("".join(f"warning: {warned}\n" for warned in elsewhere), end="", file=sys.stderr)
     found = _found(options.file)
     try:
         policy_file.check(found.raw, found.path)
@@ -53,6 +58,7 @@ def _checked(options: argparse.Namespace) -> int:
         return 0
     report = _report(policy, found)
     if options.json:
+        report["warnings"] = [warned._asdict() for warned in elsewhere] + report["warnings"]
         print(msgspec.json.encode(report).decode())
     else:
         _print(report)
@@ -84,17 +90,32 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _elsewhere(environ: Mapping[str, str]) -> list[Warned]:
+    """Return the warning that what is checked is not what a server here would have in force."""
+    carrier = environ.get("HTMCP_BROKER")
+    return (
+        [Warned("HTMCP_BROKER", f"the policy in force is that beyond {carrier!r}: run check there")]
+        if carrier
+        else []
+    )
+
+
 def _report(policy: Policy, found: configuration.FoundPolicy) -> dict[str, Any]:
     return {
         "policy": found.path,
         "sha256": policy.digest,
         "programs": len(policy.programs),
         "self_tests": len(policy.file.tests),
-        "failed_tests": policy.self_test(),
+        "failed_tests": _failed_tests(policy, found),
         "trust": _trust(policy, found),
         "warnings": [warned._asdict() for warned in policy_check.check(policy)],
         "faults": [],
     }
+
+
+def _failed_tests(policy: Policy, found: configuration.FoundPolicy) -> list[str]:
+    failures = policy.self_test()
+    return policy_file.refusal(found.raw, found.path, failures).faults if failures else []
 
 
 def _trust(policy: Policy, found: configuration.FoundPolicy) -> str | None:
@@ -110,7 +131,7 @@ def _trust(policy: Policy, found: configuration.FoundPolicy) -> str | None:
 
 def _print(report: dict[str, Any]) -> None:
     said = f"{report['policy']}: {report['programs']} programs, {report['self_tests']} self-tests, SHA-256 {report['sha256']}"
-    lines = [said, *(f"self-test failed: {line}" for line in report["failed_tests"])]
+    lines = [said, *(f"{report['policy']}:{line}" for line in report["failed_tests"])]
     lines += [f"warning: {warned['place']}: {warned['text']}" for warned in report["warnings"]]
     if not report["failed_tests"]:
         lines.append(_conclusion(report))

@@ -4,6 +4,7 @@ Always true: nothing of a policy is run and nothing is changed here; what is sai
 functions that a start uses. Exit status 0: a server can start here; 1: it cannot.
 """
 
+import contextlib
 import os
 import shutil
 import socket
@@ -15,23 +16,38 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from broker import audit, configuration, doctor, nursery, policy_check, private_folder, remote, startup
-from broker.arguments import operator_parser
+from broker import (
+    audit,
+    configuration,
+    doctor,
+    grammar,
+    nursery,
+    policy_check,
+    private_folder,
+    remote,
+    startup,
+)
+from broker.arguments import operator_parser, quoted
 from broker.audit_show import style_of
 from broker.cells import folded
 from broker.configuration import NAME, Settings
 from broker.doctor import Finding
-from broker.refusal import StartupError
+from broker.policy import Policy
+from broker.refusal import Refusal, StartupError
 from protocol.client import BrokerClient, BrokerGone
 
 _ELSEWHERE = "HTMCP_BROKER: policy, jail and trail are those beyond {0!r}: run doctor there"
+_ALLOWED = f"see what may be called: {NAME} check --describe"
 _ANSWER_S = 10
 _TEXT_AT = 9
 """Characters that a finding's word takes."""
 
 
 class Place(NamedTuple):
-    """What a start here would use, as far as it gets; `problem` is what stops it, `warnings` do not."""
+    """What a start here would use, as far as it gets; `problem` is what stops it, `warnings` do not.
+
+    `example`: a command that would run and change nothing.
+    """
 
     policy: str | None
     mode: str
@@ -39,6 +55,7 @@ class Place(NamedTuple):
     trail: str | None
     problem: str | None
     warnings: tuple[str, ...] = ()
+    example: str = ""
 
 
 def main(arguments: list[str]) -> int:
@@ -72,17 +89,28 @@ def place_of(environ: Mapping[str, str]) -> Place:
         opened = startup.open_jail(settings.file, settings.environ)
         jail = opened.root
         trail = startup.audit_settings(settings.file, settings.environ)[0]
-        _try(settings, trail)
+        example = _example(_try(settings, trail))
     except StartupError as error:
         return Place(policy, mode, jail, trail, str(error))
     warned = (*policy_check.weakened(settings.file), *policy_check.exposed(settings.file, opened.real))
-    return Place(policy, mode, jail, trail, None, tuple(map(str, warned)))
+    return Place(policy, mode, jail, trail, None, tuple(map(str, warned)), example)
 
 
-def _try(settings: Settings, trail: str) -> None:
-    """Raise StartupError where a start would, short of opening the trail, which would write to it."""
+def _example(policy: Policy) -> str:
+    """Return the first of what people try, or of what the policy's own tests allow, that would run here."""
+    allowed = [test.command for test in policy.file.tests if test.expect == "allow"]
+    for command in ("ls -l", "pwd", *allowed):
+        with contextlib.suppress(Refusal), policy.jail.locate(None) as located:
+            argv = grammar.parse(command, metacharacters=policy.file.metacharacters, globs=policy.file.globs)
+            if not policy.permit(policy.choose(argv), located).profile.writes:
+                return command
+    return ""
+
+
+def _try(settings: Settings, trail: str) -> Policy:
+    """Return the policy. Raises StartupError where a start would, short of opening the trail, which would write to it."""
     jail = startup.open_jail(settings.file, settings.environ)
-    startup.build_gate(settings, jail)
+    policy = startup.build_gate(settings, jail).policy
     if jail.contains(trail):
         raise StartupError(
             f"audit log {trail}: lies in the jail; name a place outside it with HTMCP_AUDIT_LOG"
@@ -100,6 +128,7 @@ def _try(settings: Settings, trail: str) -> None:
     if os.path.isdir(home):
         startup.check_empty(home)
     nursery.identity_of(settings.file.containment.run_as)
+    return policy
 
 
 def _check_carrier(command: str) -> None:
@@ -194,6 +223,6 @@ def _next(found: tuple[Finding, ...], place: Place) -> list[str]:
     if steps:
         return steps
     return [
-        f'try it: {NAME} run "ls -l"',
+        f"try it: {NAME} run {quoted([place.example])}" if place.example else _ALLOWED,
         f"connect a client: {NAME} init --client claude (or cursor, vscode)",
     ]

@@ -31,17 +31,17 @@ def _load(raw: bytes, where: str) -> PolicyFile:
     try:
         file = msgspec.convert(table, PolicyFile)
     except msgspec.ValidationError:
-        raise _refusal(raw, where, _all_faults(table)) from None
+        raise refusal(raw, where, _all_faults(table)) from None
     file = combined(file)
     if faults_of_meaning(file):
-        raise _refusal(raw, where, _all_faults(table))
+        raise refusal(raw, where, _all_faults(table))
     return file
 
 
 def check(raw: bytes, where: str) -> None:
     """Raise StartupError for all faults at once, those too for which only a later step of a start would be refused."""
     if faults := _all_faults(_parse(raw, where)):
-        raise _refusal(raw, where, faults)
+        raise refusal(raw, where, faults)
 
 
 def _all_faults(table: dict[str, Any]) -> list[str]:
@@ -50,7 +50,7 @@ def _all_faults(table: dict[str, Any]) -> list[str]:
     return all_faults(table)
 
 
-def _refusal(raw: bytes, where: str, faults: list[str]) -> PolicyFaults:
+def refusal(raw: bytes, where: str, faults: list[str]) -> PolicyFaults:
     """Return the faults in the order of their lines. There is at least one."""
     from broker.policy_places import Lines  # only for a file that is refused
 

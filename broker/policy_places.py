@@ -80,7 +80,9 @@ def placed(error: str, text: str) -> str:
     """Return an error of tomllib, which ends in `(at line 3, column 5)` or `(at end of document)`, as a fault of its line."""
     said, _, place = error.rpartition(" (at ")
     numbers = re.findall(r"\d+", place)
-    line = numbers[0] if numbers else str(text.rstrip().count("\n") + 1)
-    return (
-        f"{line}: no TOML: {said}, column {numbers[1]}" if numbers else f"{line}: no TOML: {said}, at the end"
-    )
+    line = int(numbers[0]) if numbers else text.rstrip().count("\n") + 1
+    if names := re.search(r"\('.*'\)|\('.*',\)", said):  # a tuple of Python's
+        table = ".".join(re.findall(r"'([^']*)'", names[0]))
+        first = Lines(text).of(f"{table}: ")
+        said = said.replace(names[0], f"[{table}]") + (f" (first in line {first})" if first < line else "")
+    return f"{line}: no TOML: {said}, " + (f"column {numbers[1]}" if numbers else "at the end")

@@ -57,14 +57,14 @@ class EmptyJail(Jail):
 
 
 def failures(policy: "Policy") -> list[str]:
-    """Return a line for each test of the policy that fails."""
+    """Return a line for each test of the policy that fails, with its place, as any other fault of the file has one."""
     tested = type(policy).__new__(type(policy))  # what copy.copy does, without a millisecond of imports
     vars(tested).update(vars(policy), jail=EmptyJail(), suggests=False)
-    failing = [test for test in tested.file.tests if failure(tested, test)]
+    failing = [(number, test) for number, test in enumerate(tested.file.tests, 1) if failure(tested, test)]
     # what was perhaps meant takes longer to find than all else, and is part of a reason
     tested.suggests = True
-    found = [failure(tested, test) for test in failing]
-    return [line for line in found if line]
+    found = [(number, failure(tested, test)) for number, test in failing]
+    return [f"tests.{number}: self-test failed: {text}" for number, text in found if text]
 
 
 def failure(policy: "Policy", test: "SelfTest") -> str:

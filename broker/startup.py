@@ -75,9 +75,8 @@ def build_gate(settings: Settings, jail: Jail) -> Gate:
         _check_own_places(settings.environ, jail)
     programs = Programs(file.environment.path, jail, policy_file.named_programs(file))
     policy = Policy(file, found.raw, jail, programs)
-    failures = policy.self_test()
-    if failures:
-        raise StartupError(f"policy {found.path}: self-test failed: " + "; ".join(failures))
+    if failures := policy.self_test():
+        raise policy_file.refusal(found.raw, found.path, failures)
     try:
         redactor = Redactor(file.redaction)
     except StartupError as error:

@@ -37,6 +37,47 @@ def test_check_names_each_fault_with_file_and_line(place: Place) -> None:
     ]
 
 
+def test_a_self_test_that_fails_is_told_with_file_and_line(place: Place) -> None:
+    ended = check(place, f"{POLICY}\n[[tests]]\ncommand = 'cat ../x'\nexpect = 'allow'\n")
+    line = POLICY.count("\n") + 2
+    number = POLICY.count("[[tests]]") + 1
+    fault = f"{line}: tests.{number}: self-test failed: 'cat ../x': allow expected, got deny: "
+    assert ended.status == 1
+    assert f"\n{place.policy}:{fault}" in ended.stdout
+    assert json.loads(run_cli(place, "check", "--json").stdout)["failed_tests"][0].startswith(fault)
+    assert_refused(run_cli(place, "run", "true"), f"policy {place.policy}: line {fault}")
+
+
+def test_check_says_that_the_policy_in_force_is_another_where_the_broker_is_elsewhere(place: Place) -> None:
+    said = "HTMCP_BROKER: the policy in force is that beyond 'ssh host x': run check there"
+    for arguments in ((), ("--describe",)):
+        ended = run_cli(place, "check", *arguments, HTMCP_BROKER="ssh host x")
+        assert (ended.status, ended.stderr) == (0, f"warning: {said}\n")
+    warned = json.loads(run_cli(place, "check", "--json", HTMCP_BROKER="ssh host x").stdout)["warnings"]
+    assert said in [f"{each['place']}: {each['text']}" for each in warned]
+    assert run_cli(place, "check", str(place.policy), HTMCP_BROKER="ssh host x").stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("policy", "step"),
+    [
+        ("allow = ['ls']", 'try it: hardened-terminal-mcp run "ls -l"'),
+        (
+            "allow = ['cat']\n[rules.cat]\nallow_options = ['-n']\n",
+            "see what may be called: hardened-terminal-mcp check --describe",
+        ),
+        (
+            "allow = ['touch', 'cat']\n[rules.touch]\nwrites = true\n[[tests]]\ncommand = 'touch x'\nexpect = 'allow'\n"
+            "[[tests]]\ncommand = 'cat readme.txt'\nexpect = 'allow'",
+            'try it: hardened-terminal-mcp run "cat readme.txt"',
+        ),
+    ],
+)
+def test_what_doctor_says_to_try_is_allowed(place: Place, policy: str, step: str) -> None:
+    place.policy.write_text(f"[commands]\n{policy}\n")
+    assert f"\n  {step}\n" in run_cli(place, "doctor").stdout
+
+
 def test_check_finds_a_pattern_with_which_no_server_would_start(place: Place) -> None:
     ended = check(place, f'{POLICY}\n[redaction]\nextra_patterns = [{{ name = "x", regex = "(" }}]\n')
     line = POLICY.count("\n") + 3

@@ -22,6 +22,15 @@ USAGE = 2
         ),
         (["run", "--jsno", "ls"], "run has no option --jsno; meant, perhaps: --json"),
         (["explain", "--cwd", "src", "ls"], "explain has no option --cwd; one of the command's own stands"),
+        (
+            ["run", "--policy", "F", "ls"],
+            "run has no option --policy; HTMCP_POLICY_FILE names another policy",
+        ),
+        (["explain", "--jail=F", "ls"], "explain has no option --jail=F; HTMCP_JAIL_ROOT names another jail"),
+        (
+            ["serve", "--policy", "F"],
+            "unrecognized arguments: --policy F; HTMCP_POLICY_FILE names another policy",
+        ),
         (["--json", "run", "ls"], "--json stands behind the name: run --json …"),
         (["ls -l"], "no command 'ls -l'; meant, perhaps: run \"ls -l\""),
         (["chekc"], "no command 'chekc'; meant, perhaps: check"),

@@ -75,6 +75,10 @@ def faults(text: str | bytes) -> list[str]:
             "[commands]\nallow = ['ls']\n[rules.ls]\noperands = ['?']",
             "operands: '?' is no kind; folder, integer, none, path,",
         ),
+        (
+            "[commands]\nallow = ['ls']\n[rules.ls]\noperands = ['src/a.out']",
+            r"a|b or /…/ is expected; the word itself is written '/src/a\.out/'",
+        ),
         ("[commands]\n[rule.ls]\nwrites = true", "line 2: rule: unknown key; rules is meant, perhaps"),
         ("[jail]\nroot = 5", "line 2: jail.root: 5: Expected `str`, got `int`"),
         ("[commands]\nallow = ['ls']\n[rules.ls]\ndeny_options = ['o']", "[rules.ls]: deny_options: 'o'"),
@@ -111,6 +115,12 @@ def faults(text: str | bytes) -> list[str]:
         ("a = 1\n[x\n", "line 2: no TOML: "),
         ("a = [1,\n2,\n", "line 2: no TOML: "),
         ("a = 1\na = 2", "line 2: no TOML: Cannot overwrite a value, at the end"),
+        ("[a.b]\nc = 1\n[a.b]\n", "line 3: no TOML: Cannot declare [a.b] twice (first in line 1), column 5"),
+        ("[a]\nb.c = 1\n[a.b]\n", "line 3: no TOML: Cannot declare [a.b] twice, column 5"),
+        (
+            "a = []\n[[a]]\n",
+            "line 2: no TOML: Cannot mutate immutable namespace [a] (first in line 1), column 4",
+        ),
         (b"\xff", "byte 0 is no UTF-8"),
         (b"\xef\xbb\xbfx = 1", "begins with a byte order mark; save it as UTF-8 without one"),
         (

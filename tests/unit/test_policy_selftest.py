@@ -31,7 +31,8 @@ def test_a_test_that_holds_says_nothing(tmp_path: Path) -> None:
     ],
 )
 def test_a_test_that_does_not_hold_is_told_with_its_command(tmp_path: Path, test: str, expected: str) -> None:
-    (line,) = failures(tmp_path, f"[[tests]]\n{test}")
+    (line,) = failures(tmp_path, f"[[tests]]\ncommand = 'ls'\nexpect = 'allow'\n[[tests]]\n{test}")
+    assert line.startswith("tests.2: self-test failed: ")
     assert expected in line
 
 
