@@ -18,7 +18,7 @@ from broker.arguments import add_command, operator_parser
 from broker.audit_file import TrailFaultError
 from broker.audit_reading import check_form, entries, named, sources_of
 from broker.audit_record import GENESIS, escaped
-from broker.audit_selection import add_options, selection_of
+from broker.audit_selection import Selection, add_options, selection_of
 from broker.audit_verify import Verdict, verify
 from broker.cells import folded
 from broker.main import OUTPUT_IS_FULL
@@ -316,7 +316,11 @@ def _show(options: argparse.Namespace) -> int:
     try:
         check_form(options.log)
         selection = selection_of(options)._replace(starts=options.json)
-        show(options.log, selection, limit=options.number, following=options.follow, as_json=options.json)
+        some = show(
+            options.log, selection, limit=options.number, following=options.follow, as_json=options.json
+        )
+        if not some and selection != Selection(starts=options.json):
+            print("hardened-terminal-mcp: no record matches these options", file=sys.stderr)
     except KeyboardInterrupt:
         if not options.follow:
             raise

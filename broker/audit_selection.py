@@ -12,12 +12,13 @@ from typing import Any, NamedTuple
 
 from broker.audit_jails import Jail
 from broker.audit_record import CallLine, Line
-from protocol.messages import ResultCode
+from protocol.messages import ResultCode, Tool
 
 _UNIT_S = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 
 CODES = tuple(code.value for code in ResultCode)
 TOOLS = ("run", "explain")
+"""The names of tools in short; records have them in full."""
 EVENTS = (
     "start",
     "policy",
@@ -93,7 +94,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--session", default="", metavar="PART", help="part of a session's name, such as the one shown"
     )
-    group.add_argument("--tool", default="", choices=TOOLS, help="runs or dry runs only")
+    group.add_argument("--tool", default="", choices=(*TOOLS, *map(str, Tool)), help="runs or dry runs only")
     group.add_argument("--text", default="", metavar="TEXT", help="part of the command or of the reason")
 
 

@@ -112,12 +112,12 @@ def newest(path: str, selection: Selection, limit: int, *, every: bool = False) 
     return list(found)
 
 
-def show(path: str, selection: Selection, *, limit: int, following: bool, as_json: bool) -> None:
+def show(path: str, selection: Selection, *, limit: int, following: bool, as_json: bool) -> bool:
     """Print the newest `limit` rows, 0 for all, then each new one if `following`, where 0 is for none before it.
 
-    `as_json`: every record as it stands in the file, attempts too. Raises OSError.
+    `as_json`: every record as it stands in the file, attempts too. Returns whether there was any. Raises OSError.
     """
-    last = _last_seq(path) if following else 0
+    last, some = _last_seq(path) if following else 0, False
     if limit or following:
         found = iter(newest(path, selection, limit, every=as_json) if limit else ())
     else:
@@ -127,9 +127,10 @@ def show(path: str, selection: Selection, *, limit: int, following: bool, as_jso
         print(headings(style))
     for line, entry in found:
         _print(line, entry, style, as_json=as_json)
-        last = max(last, entry.seq)
+        last, some = max(last, entry.seq), True
     if following:
         _follow(path, last, selection, style, as_json=as_json)
+    return some
 
 
 def _every(path: str, selection: Selection) -> Iterator[Found]:

@@ -148,6 +148,27 @@ def test_show_selects(
     assert [r["command_raw"] for r in found if r["record_type"] == "outcome"] == commands
 
 
+@pytest.mark.parametrize("tool", ["explain", "explain_command"])
+def test_a_tool_is_selected_by_the_name_that_records_have_too(
+    path: Path, capsys: pytest.CaptureFixture[str], tool: str
+) -> None:
+    rows = printed(capsys, "show", "--log", str(path), "--tool", tool).splitlines()[1:]
+    assert rows
+    assert all("(dry run)" in row or "└" in row for row in rows)
+
+
+@pytest.mark.parametrize("form", [[], ["--json"], ["-n0"]])
+def test_show_says_on_stderr_that_nothing_matches(
+    path: Path, capsys: pytest.CaptureFixture[str], form: list[str]
+) -> None:
+    assert main(["show", "--log", str(path), "--program", "nope", *form]) == 0
+    told = capsys.readouterr()
+    assert told.err == "hardened-terminal-mcp: no record matches these options\n"
+    assert told.out.count("\n") == (0 if form == ["--json"] else 1)
+    assert main(["show", "--log", str(path), *form]) == 0
+    assert capsys.readouterr().err == ""
+
+
 def test_show_as_json_prints_the_lines_as_they_stand_in_the_file(
     path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
