@@ -139,6 +139,5 @@ def check(raw: bytes, path: str) -> None:
     file = policy_file.load(raw, path)
     jail = Jail(os.path.dirname(os.path.abspath(path)))
     programs = Programs(file.environment.path, jail, policy_file.named_programs(file), lazily=True)
-    failures = Policy(file, raw, jail, programs).self_test()
-    if failures:
-        raise StartupError(f"policy {path}: self-test failed: " + "; ".join(failures))
+    if failures := Policy(file, raw, jail, programs).self_test():
+        raise policy_file.refusal(raw, path, failures)
