@@ -10,7 +10,7 @@ import os
 from typing import NamedTuple
 
 from broker import audit_rotation as rotation
-from broker.audit_file import Head, TrailFaultError, TrailFile, Warn, failure_text
+from broker.audit_file import TrailFaultError, TrailFile, Warn, failure_text
 from broker.audit_mirror import Mirror, Note
 from broker.audit_record import (
     CallLine,
@@ -28,6 +28,7 @@ from broker.audit_recovery import OpenAttempts, Past, closing_line, first_seq, l
 from broker.audit_sync import GroupCommit, Position
 
 EMPTY_BESIDE_ROTATED = "it is empty, but rotated files stand beside it; `audit repair` starts a new one"
+_REPLACED = "the trail was replaced by another file"
 _ROTATION_BYTES = 1024
 """Room that the record `rotated` may take."""
 _LOCKS_BETWEEN_LOOKS = 256
@@ -127,10 +128,13 @@ class Chain:
 
     def check_end(self) -> None:
         """After a failure: raise unless our last record still stands, and the disk takes syncs again."""
-        if not self._file.still_ends_in_head():
-            raise TrailFaultError("the end of the trail was changed")
+        self._check_last()
         if self.commit.broken:
             self.commit.probe()
+
+    def _check_last(self) -> None:
+        if not self._file.still_ends_in_head():
+            raise TrailFaultError("the end of the trail was changed")
 
     def _size_in_place(self) -> int | None:
         try:
@@ -141,6 +145,8 @@ class Chain:
     def _catch_up(self, size: int | None = None) -> None:
         if size is None:
             size = os.fstat(self._file.fd).st_size
+        if size >= self._file.head.end:
+            self._check_last()
         if size == self._file.head.end:
             return
         torn: list[bytes] = []
@@ -193,9 +199,7 @@ class Chain:
         self._file.append(sealed, line.seq, sealed[-67:-3].decode())
         self._attempts.take(line)
         position = self.commit.wrote()
-        note = self.mirror.send(sealed) if self.mirror else None
-        if note is not None:
-            self._notes.append(note)
+        self._send(sealed)
         return position
 
     def _close_dead(self) -> None:
@@ -244,9 +248,14 @@ class Chain:
             return
         path = self._file.path
         rotation.give_name(path, first_seq(self._file.fd))
-        closing = self.event_line("rotated", "the trail goes on in a new file")
-        self._put_last(closing)
-        self._finish_rotation()
+        # Made before the file says that it was rotated: nobody could go on in it then.
+        next_fd = rotation.make_next(path)
+        try:
+            self._put_last(self.event_line("rotated", "the trail goes on in a new file"))
+        except BaseException:
+            rotation.drop_next(path, next_fd)
+            raise
+        self._finish_rotation(next_fd)
 
     def _prune(self) -> None:
         """Only where the trail has grown: whoever may send a signal must not be able to make its past vanish."""
@@ -259,16 +268,15 @@ class Chain:
         sealed = self._seal(closing)
         self._write(closing, sealed)
 
-    def _finish_rotation(self) -> None:
+    def _finish_rotation(self, next_fd: int | None = None) -> None:
         """Begin the next file after a `rotated` record, ours or that of a broker that died there."""
         old = self._file
         rotation.give_name(old.path, first_seq(old.fd))
-        sealed = self._seal(self.event_line("continued", "continues the file that ends in prev"))
-        rotation.write_next(old.path, sealed)
-        os.fdatasync(old.fd)
-        new = TrailFile.open(old.path + ".new", create=False)
+        new = TrailFile(old.path, rotation.make_next(old.path) if next_fd is None else next_fd)
         try:
-            new.path = old.path
+            sealed = self._seal(self.event_line("continued", "continues the file that ends in prev"))
+            rotation.fill_next(new.fd, sealed)
+            os.fdatasync(old.fd)
             # Locked before anybody can see it: nobody appends to it, or rotates it, before us.
             self._enter(new)
             rotation.take_over(old.path)
@@ -277,20 +285,26 @@ class Chain:
             raise
         new.head = old.head._replace(end=0)
         self._go_on_in(new)
-        if self.mirror is not None:
-            self.mirror.send(sealed)
+        self._send(sealed)
 
     def _follow(self) -> None:
-        """Go on in the file that took over from ours.
+        """Go on in the file that took over from ours, or in one that took over from that.
 
         Raises TrailFaultError when none did: the trail was replaced.
         """
         self._catch_up()
         if not self._attempts.ended:
-            raise TrailFaultError("the trail was replaced by another file")
-        new = self._next_file(self._file)
+            raise TrailFaultError(_REPLACED)
+        old = self._file
+        new = self._open_next(old)
         try:
+            new.path = old.path
             self._enter(new)
+            if not self._continues(new):
+                if new.size_in_place() is None:  # rotated away before it was locked: look again
+                    new.close()
+                    return
+                self._join(new)
         except BaseException:
             new.close()
             raise
@@ -306,18 +320,7 @@ class Chain:
             self.commit.switch(new.fd)
         finally:
             old.close()
-        self._attempts.ended = False
         self._catch_up()
-
-    def _next_file(self, old: TrailFile) -> TrailFile:
-        new = self._open_next(old)
-        try:
-            new.path = old.path
-            self._join(new, old.head)
-        except BaseException:
-            new.close()
-            raise
-        return new
 
     def _open_next(self, old: TrailFile) -> TrailFile:
         name = rotation.rotated_name(old.path, old.head.seq + 1)
@@ -328,16 +331,24 @@ class Chain:
             new.close()  # rotated away between the look and the open: it has its own name now
         return TrailFile.open(name, create=False)
 
-    def _join(self, new: TrailFile, head: Head) -> None:
+    def _continues(self, new: TrailFile) -> bool:
+        """Whether our file's last record is the one before the first of `new`, which is to be read from there then.
+
+        Raises TrailFaultError if neither that nor anything between can be.
+        """
+        head = self._file.head
         first = line_at(new.fd, 0)
         check(first, None, None)
         check_first(first)
         if seq_of(first) == head.seq + 1 and prev_of(first) == head.hash:
             new.head = head._replace(end=0)
-            return
+            return True
         if seq_of(first) <= head.seq + 1 or head.seq + 1 >= rotation.oldest_seq(new.path):
-            raise TrailFaultError("the trail was replaced by another file")
-        # While this broker was idle the others rotated so often that the file after ours was deleted.
+            raise TrailFaultError(_REPLACED)
+        return False
+
+    def _join(self, new: TrailFile) -> None:
+        """Go on behind what `new` ends in: while this broker was idle, the file after ours was deleted."""
         new.recognise()
         self._attempts = OpenAttempts()
         past = Past(new)
@@ -345,3 +356,7 @@ class Chain:
             past.read(self._attempts)
         finally:
             past.close()
+
+    def _send(self, sealed: bytes) -> None:
+        if self.mirror is not None and (note := self.mirror.send(sealed)) is not None:
+            self._notes.append(note)

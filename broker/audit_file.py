@@ -21,6 +21,7 @@ from broker.audit_record import (
     BrokenChainError,
     check,
     check_first,
+    check_torn,
     digest,
     seq_of,
 )
@@ -29,7 +30,7 @@ LOCK_WAIT_S = 2.0
 TAIL_BYTES = 256 * 1024
 """How much of what stands last is verified when a trail is opened."""
 _BLOCK_BYTES = 1024 * 1024
-_FLAGS = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
+FLAGS = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
 
 _APPEND_BYTE = 1 << 62
 _SESSION_BYTES = 1 << 61
@@ -42,11 +43,12 @@ class TrailFaultError(Exception):
 
 
 class Head(NamedTuple):
-    """What stands last: number and hash of the last record, and the offset behind it."""
+    """What stands last: number and hash of the last record, the offset behind it, and that of its beginning."""
 
     seq: int = 0
     hash: str = GENESIS
     end: int = 0
+    start: int = 0
 
 
 Warn = Callable[[str], None]
@@ -64,6 +66,7 @@ class TrailFile:
         self.fd = fd
         self.identity = _identity(os.fstat(fd))
         self.head = Head()
+        self._patience_s = LOCK_WAIT_S
 
     @classmethod
     def open(cls, path: str, *, create: bool) -> "TrailFile":
@@ -72,11 +75,14 @@ class TrailFile:
         Raises OSError, and TrailFaultError when it is unfit.
         """
         try:
-            fd = os.open(path, _FLAGS)
+            fd = os.open(path, FLAGS)
         except FileNotFoundError:
             if not create:
                 raise
-            fd = os.open(path, _FLAGS | os.O_CREAT, 0o600)
+            try:
+                fd = make_private(path, FLAGS)
+            except FileExistsError:  # another broker has made it meanwhile
+                fd = os.open(path, FLAGS)
             sync_folder(path)
         try:
             _refuse_unfit(os.fstat(fd))
@@ -98,14 +104,17 @@ class TrailFile:
         return status.st_size if _identity(status) == self.identity else None
 
     def lock(self) -> None:
-        """Take the append lock. Raises TrailFaultError when another process keeps it for `LOCK_WAIT_S`."""
-        if _set_lock(self.fd, _LOCK):
-            return
-        deadline = time.monotonic() + LOCK_WAIT_S
+        """Take the append lock. Raises TrailFaultError when another process keeps it for `LOCK_WAIT_S`.
+
+        That long is waited once: as long as it is kept then, whoever comes later is told at once.
+        """
+        deadline = time.monotonic() + self._patience_s
         while not _set_lock(self.fd, _LOCK):
             if time.monotonic() > deadline:
+                self._patience_s = 0.0
                 raise TrailFaultError(f"another process has kept the trail locked for {LOCK_WAIT_S:g} s")
             time.sleep(0.0005)
+        self._patience_s = LOCK_WAIT_S
 
     def unlock(self) -> None:
         """Release the append lock."""
@@ -133,13 +142,14 @@ class TrailFile:
             raise TrailFaultError(f"the trail was truncated from {head.end} to {size} bytes")
         try:
             self.head = read_chain(self.fd, head, size, seen)
+            if self.head.end < size:
+                self._set_aside(size, set_aside)
         except BrokenChainError as error:
             raise TrailFaultError(f"the trail does not verify ({_NEXT}): {error}") from None
-        if self.head.end < size:
-            self._set_aside(size, set_aside)
 
     def _set_aside(self, size: int, told: Callable[[bytes], None]) -> None:
         torn = os.pread(self.fd, size - self.head.end, self.head.end)
+        check_torn(torn, self.head.seq + 1)
         fd = _open_torn(self.path + ".torn")
         try:
             write_all(fd, torn + b"\n")
@@ -169,12 +179,18 @@ class TrailFile:
         except ShortWriteError:
             os.ftruncate(self.fd, end)
             raise
-        self.head = Head(seq, own_hash, end + len(line))
+        self.head = Head(seq, own_hash, end + len(line), end)
 
     def still_ends_in_head(self) -> bool:
-        """Whether the last record that is known still stands where it stood."""
+        """Whether the last record that is known still stands where it stood, every byte of it."""
         head = self.head
-        return head.end == 0 or os.pread(self.fd, 67, head.end - 67) == head.hash.encode() + b'"}\n'
+        if head.end == 0:
+            return True
+        line = os.pread(self.fd, head.end - head.start, head.start)
+        try:
+            return line.endswith(b"\n") and check(line[:-1], head.seq, None) == head.hash.encode()
+        except BrokenChainError:
+            return False
 
 
 class ShortWriteError(OSError):
@@ -214,15 +230,22 @@ def _refuse_unfit(status: os.stat_result) -> None:
 
 def _open_torn(path: str) -> int:
     """Open the file for torn lines; one that is there only if it is ours and has no other name."""
-    flags = os.O_WRONLY | (_FLAGS & ~os.O_RDWR)
+    flags = os.O_WRONLY | (FLAGS & ~os.O_RDWR)
     try:
-        return os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o600)
+        return make_private(path, flags)
     except FileExistsError:
         fd = os.open(path, flags)
     status = os.fstat(fd)
     if problem := unfit(status) or ("it has another name too" if status.st_nlink > 1 else ""):
         os.close(fd)
-        raise TrailFaultError(f"{path} cannot take a torn line, remove it: {problem}")
+        raise TrailFaultError(f"{os.path.basename(path)} cannot take a torn line, remove it: {problem}")
+    return fd
+
+
+def make_private(path: str, flags: int) -> int:
+    """Make a file that is not there yet, with mode 0600 whatever the umask takes away. Raises OSError."""
+    fd = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o600)
+    os.fchmod(fd, 0o600)
     return fd
 
 
@@ -279,7 +302,7 @@ def read_chain(fd: int, head: Head, size: int, seen: Seen) -> Head:
 
     Raises BrokenChainError.
     """
-    seq, prev, offset = head.seq, head.hash.encode(), head.end
+    seq, prev, offset, start = head.seq, head.hash.encode(), head.end, head.start
     rest = b""
     while offset + len(rest) < size:
         block = rest + os.pread(fd, min(_BLOCK_BYTES, size - offset - len(rest)), offset + len(rest))
@@ -290,10 +313,10 @@ def read_chain(fd: int, head: Head, size: int, seen: Seen) -> Head:
             seq += 1
             prev = check(line, seq, prev)
             seen(offset, line)
-            offset += len(line) + 1
+            start, offset = offset, offset + len(line) + 1
         if len(rest) > LINE_LIMIT_BYTES:
             raise BrokenChainError("a line is longer than any record")
-    return Head(seq, prev.decode(), offset)
+    return Head(seq, prev.decode(), offset, start)
 
 
 def verified_tail(fd: int, size: int) -> Head:
@@ -321,8 +344,8 @@ def _tail_head(lines: bytes, offset: int) -> Head:
             own = check(line, None, None)
             if offset == 0:
                 check_first(line)
-            head = Head(seq_of(line), own.decode(), head.end + len(line) + 1)
+            head = Head(seq_of(line), own.decode(), head.end + len(line) + 1, head.end)
         else:
             own = check(line, head.seq + 1, head.hash.encode())
-            head = Head(head.seq + 1, own.decode(), head.end + len(line) + 1)
+            head = Head(head.seq + 1, own.decode(), head.end + len(line) + 1, head.end)
     return head

@@ -216,6 +216,26 @@ def claimed_end(line: bytes) -> tuple[int, str]:
     return seq_of(line), own.decode()
 
 
+def check_torn(rest: bytes, seq: int) -> None:
+    """Raise BrokenChainError unless `rest`, behind the last newline, may be what was written of record `seq`.
+
+    Whoever dies while writing leaves its beginning; a file system that lost power, zeros behind it.
+    """
+    begins, written = b'{"seq":%d,' % seq, rest.rstrip(b"\0")
+    if not (written.startswith(begins) or begins.startswith(written)):
+        raise BrokenChainError("what follows the last whole record is not the beginning of a record")
+    if (written != rest and _is_record(written)) or _is_record(rest[:-1]):
+        raise BrokenChainError("its newline was changed")
+
+
+def _is_record(line: bytes) -> bool:
+    try:
+        check(line, None, None)
+    except BrokenChainError:
+        return False
+    return True
+
+
 def prev_of(line: bytes) -> str:
     """Return the hash that a checked line names as the one before it."""
     return line[_PREV_AT + 9 : _HASH_AT - 1].decode("ascii", "replace")

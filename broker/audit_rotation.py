@@ -10,7 +10,7 @@ neither shown nor counted nor deleted.
 import contextlib
 import os
 
-from broker.audit_file import sync_folder, unfit, write_all
+from broker.audit_file import FLAGS, make_private, sync_folder, unfit, write_all
 from broker.notice import warn
 
 _DIGITS = 12
@@ -75,27 +75,43 @@ def give_name(path: str, first_seq: int) -> None:
             raise
 
 
-def write_next(path: str, line: bytes) -> None:
-    """Write the file that will take over, beside the path, and bring it to disk.
+def make_next(path: str) -> int:
+    """Make the file that will take over, beside the path, still empty; return its descriptor.
 
     The append lock is held. Raises OSError.
     """
     beside = path + ".new"
     with contextlib.suppress(FileNotFoundError):  # what a broker left that died right here
         os.unlink(beside)
-    fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    return make_private(beside, FLAGS)
+
+
+def drop_next(path: str, fd: int) -> None:
+    """Take back what `make_next` made."""
+    os.close(fd)
+    with contextlib.suppress(OSError):
+        os.unlink(path + ".new")
+
+
+def fill_next(fd: int, line: bytes) -> None:
+    """Write the first record of the file that will take over, and bring it to disk. Raises OSError."""
+    write_all(fd, line)
+    os.fsync(fd)
+
+
+def write_next(path: str, line: bytes) -> None:
+    """Do both, and leave no file if that fails. The append lock is held. Raises OSError."""
+    fd = make_next(path)
     try:
-        write_all(fd, line)
-        os.fsync(fd)
+        fill_next(fd, line)
     except OSError:
-        os.unlink(beside)
+        drop_next(path, fd)
         raise
-    finally:
-        os.close(fd)
+    os.close(fd)
 
 
 def take_over(path: str) -> None:
-    """Put the file that `write_next` wrote in the path's place. Raises OSError."""
+    """Put the file that `make_next` made in the path's place. Raises OSError."""
     os.rename(path + ".new", path)
     sync_folder(path)
 

@@ -106,7 +106,7 @@ class DiedError(BaseException):
     """Ends a rotation as a kill would."""
 
 
-@pytest.mark.parametrize("step", ["give_name", "write_next", "take_over"])
+@pytest.mark.parametrize("step", ["give_name", "make_next", "fill_next", "take_over"])
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("who", ["a new broker", "a running broker"])
 def test_a_rotation_that_was_cut_short_is_finished_by_the_next_broker(
