@@ -29,7 +29,7 @@ class StandIn:
         self.violations: list[str] = []
         limits = SimpleNamespace(limits=SimpleNamespace(concurrent=4))
         self.gate = SimpleNamespace(
-            policy=SimpleNamespace(file=limits, programs=("echo",), describe=lambda: "nothing is allowed")
+            policy=SimpleNamespace(file=limits, callable=("echo",), describe=lambda: "nothing is allowed")
         )
 
     def admit(self, request: Any) -> Result:
