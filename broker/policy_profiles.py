@@ -106,7 +106,7 @@ def _conflicts(blocks: list[_Block], table: dict[str, Any]) -> Iterator[str]:
     own = {".".join(block.path) for block in blocks}
     for block in blocks:
         found = _at(table, block.path)
-        if isinstance(found, dict) and _plain(found) != block.content:
+        if isinstance(found, dict) and _plain(found, block.path, own) != block.content:
             yield f"{block.header} is in it already and says something else"
         program = ".".join(block.path[:2])
         if block.path[0] == "rules" and program not in own and _at(table, block.path[:2]) is None:
@@ -129,9 +129,11 @@ def _at(table: dict[str, Any], path: list[str]) -> Any:
     return found
 
 
-def _plain(table: dict[str, Any]) -> dict[str, Any]:
-    """Return a table without the tables below it that have headers of their own."""
-    return {key: value for key, value in table.items() if key not in ("subcommand", "options", "rules")}
+def _plain(table: dict[str, Any], path: list[str], headers: set[str]) -> dict[str, Any]:
+    """Return the table at `path` without the tables below it that have one of `headers` or are no part of a rule."""
+    apart = {"subcommand", "options", "rules"}
+    apart |= {key for key in table if ".".join([*path, key]) in headers}
+    return {key: value for key, value in table.items() if key not in apart}
 
 
 def check(raw: bytes, path: str) -> None:
