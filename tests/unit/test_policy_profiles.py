@@ -45,8 +45,16 @@ def test_what_is_added_is_all_of_the_profile_with_its_comments(name: str) -> Non
 
 
 def test_a_profile_that_is_there_is_not_added_again() -> None:
-    once = with_profiles(OWN, ["python", "git-write"]).raw
-    assert with_profiles(once, ["git-write", "python", "python"]) == (once, [])
+    once = with_profiles(OWN, profile_names()).raw
+    assert with_profiles(once, [*reversed(profile_names()), "python"]) == (once, [])
+
+
+def test_a_table_of_advice_that_was_changed_is_named() -> None:
+    once = with_profiles(SHIPPED, ["go"]).raw
+    changed = once.replace(b'get = "there is no network', b'get = "ask me first')
+    assert changed != once
+    with pytest.raises(StartupError, match=re.escape("[rules.go.instead] is in it already")):
+        with_profiles(changed, ["go"])
 
 
 def test_of_a_profile_that_is_there_in_part_the_rest_is_added() -> None:
