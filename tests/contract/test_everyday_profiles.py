@@ -1,6 +1,7 @@
 """The ready-made profiles do what they say: each one's everyday commands work, and leave no trace outside the jail."""
 
 import json
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -10,12 +11,28 @@ import pytest
 from broker import policy_profiles
 from tests.adversarial.cage import Seen
 from tests.adversarial.identity import HERE
-from tests.adversarial.policies import SHIPPED, quoted
-from tests.adversarial.programs_on_path import SYSTEM_PATH
+from tests.adversarial.policies import SHIPPED
 from tests.contract.workshop import Workshop
+from tests.support.documents import README, blocks
 
 PROFILES = ["git-write", "go", "make", "node", "python", "rust"]
 _PERSON = "[user]\nname = A Person\nemail = person@example.org\n"
+_YOURS = {"project": "/home/you/src/my-project", "toolchain": "/home/you/.rustup/toolchains/stable"}
+"""Places that the profiles name in lines for those whose machine needs them."""
+
+
+class _WithCaches(Workshop):
+    """A workshop whose policy follows the advice that names the project's folder."""
+
+    def _lay_out(self, policy: str) -> None:
+        super()._lay_out(_advised(policy, _YOURS["project"], str(self.jail)))
+
+
+def _advised(policy: str, example: str, place: str) -> str:
+    """Return a policy in which the lines that a profile has for a place count, as if a reader had taken their `#` away."""
+    text = re.sub(rf"(?m)^( *)# ((?:\w+ = )?[\[\"].*{re.escape(example)}.*)$", r"\1\2", policy)
+    assert text != policy
+    return text.replace(example, place)
 
 
 def _toolchain() -> str | None:
@@ -30,18 +47,12 @@ def _toolchain() -> str | None:
 
 
 def _policy() -> str:
-    """The shipped policy with every profile, and for Rust with what a toolchain of rustup needs besides: its folder, and the
-    linker that it brings.
-    """
+    """The shipped policy with every profile, and what the one for Rust advises for a toolchain of rustup."""
     text = policy_profiles.with_profiles(SHIPPED.encode(), PROFILES).raw.decode()
     toolchain = _toolchain()
     if toolchain is None or toolchain == "/usr":
         return text
-    path = quoted((f"{toolchain}/bin", *SYSTEM_PATH))
-    linkers = [f"{toolchain}/lib/rustlib/*/bin/{name}" for name in ("gcc-ld/ld.lld", "rust-lld")]
-    text = text.replace("\n[rules.cargo]", f'\n[rules.cargo]\nread = ["{toolchain}"]')
-    text = text.replace('\n  "rustc", "cargo",', f'\n  {quoted(linkers)[1:-1]}, "rustc", "cargo",')
-    return f"{text}\n[environment]\npath = {path}\n"
+    return _advised(text.replace("\n# [environment]\n", "\n[environment]\n"), _YOURS["toolchain"], toolchain)
 
 
 @pytest.fixture(scope="module")
@@ -112,9 +123,61 @@ def test_go_builds_vets_and_tests(workshop: Workshop) -> None:
     assert "ok" in _work(workshop, "go test ./...").result.stdout
 
 
+def test_go_keeps_what_it_built_where_the_profile_says_how() -> None:
+    text = policy_profiles.with_profiles(SHIPPED.encode(), ["go"]).raw.decode()
+    with _WithCaches(text.replace("\n# writes = true\n", "\nwrites = true\n"), HERE, runnable=None) as own:
+        own.put(_GO)
+        _work(own, "go vet ./...")
+        _work(own, "go test ./...")
+        assert "(cached)" in _work(own, "go test ./...").result.stdout
+
+
+def test_git_counts_the_commits_of_authors_without_a_revision_too(workshop: Workshop) -> None:
+    commits = len(_work(workshop, "git log --format=%h").result.stdout.splitlines())
+    for command in ("git shortlog -sn", "git shortlog -s -n HEAD", "git shortlog -sn -- ."):
+        counted = sum(int(line.split()[0]) for line in _work(workshop, command).result.stdout.splitlines())
+        assert counted == commits > 0, command
+    assert _work(workshop, "git shortlog").result.stdout
+    assert _work(workshop, "git shortlog -sn HEAD..HEAD").result.stdout == ""
+
+
+def test_git_goes_back_to_the_branch_before(workshop: Workshop) -> None:
+    _work(workshop, "git switch -q -c topic")
+    _work(workshop, "git checkout -q @{-1}")
+    assert _work(workshop, "git branch --show-current").result.stdout != "topic\n"
+    _work(workshop, "git switch -q '@{-1}'")
+    assert _work(workshop, "git branch --show-current").result.stdout == "topic\n"
+
+
+_MAIN = '#include <stdio.h>\nint main(void) { puts("it ran"); return 0; }\n'
+
+
+def test_make_has_the_programs_that_recipes_use_every_day(workshop: Workshop) -> None:
+    recipes = """\
+NAME = $(shell basename src/main.c .c)
+check: build/main
+\t@./build/main | grep -q ran && echo "$(NAME) passed on $$(date +%Y)"
+\t@find src -name '*.c' | sort | xargs -n 1 dirname | sed s/src/found/ | awk '{ print $$1 }'
+build/main: src/main.c
+\tmkdir -p $(dir $@)
+\tcc -o $@ $<
+"""
+    workshop.put({"src/main.c": _MAIN, "Makefile": recipes})
+    _work(workshop, "make build/main")
+    shown = _work(workshop, "make check").result
+    assert ("main passed on 20" in shown.stdout, "found" in shown.stdout, shown.stderr) == (True, True, "")
+
+
+def test_the_policy_for_make_in_the_readme_builds_and_runs_what_it_built() -> None:
+    (policy,) = [block.text for block in blocks(README, "toml") if 'allow = ["make"]' in block.text]
+    with Workshop(policy, HERE, runnable=None) as own:
+        own.put({"main.c": _MAIN, "Makefile": "all: main\ntest: main\n\t./main\nclean:\n\trm -f main\n"})
+        assert "it ran" in _work(own, "make -j4 test").result.stdout
+        _work(own, "make clean")
+
+
 def test_make_builds_and_runs_what_it_built(workshop: Workshop) -> None:
-    main = '#include <stdio.h>\nint main(void) { puts("it ran"); return 0; }\n'
-    workshop.put({"main.c": main, "Makefile": "test: main\n\t./main\nmain: main.c\n\tcc -o main main.c\n"})
+    workshop.put({"main.c": _MAIN, "Makefile": "test: main\n\t./main\nmain: main.c\n\tcc -o main main.c\n"})
     assert "it ran" in _work(workshop, "make test").result.stdout
 
 
@@ -130,6 +193,26 @@ def test_node_runs_tests_and_scripts(workshop: Workshop) -> None:
     assert "pass 1" in _work(workshop, "npm test").result.stdout
     _work(workshop, "npm run lint")
     _work(workshop, "node --test check.js")
+
+
+def test_node_runs_scripts_that_move_files_start_tools_and_need_memory(workshop: Workshop) -> None:
+    scripts = {"build": "rm -rf dist && mkdir -p dist && cp check.js dist/ && tool", "test": "node --test"}
+    workshop.put(
+        {
+            "package.json": json.dumps({"name": "demo", "version": "1.0.0", "scripts": scripts}),
+            "check.js": "",
+            "memory.test.js": "new WebAssembly.Memory({ initial: 1 })\n",
+            "node_modules/tool/tool.js": "#!/usr/bin/env node\nconsole.log('the tool ran')\n",
+            "node_modules/.bin/empty": "",
+        },
+    )
+    tool = workshop.jail / "node_modules/tool/tool.js"
+    tool.chmod(0o755)
+    (workshop.jail / "node_modules/.bin/tool").symlink_to("../tool/tool.js")
+    assert "the tool ran" in _work(workshop, "npm run build").result.stdout
+    assert (workshop.jail / "dist/check.js").exists()
+    _work(workshop, "npm test")
+    _work(workshop, "node --test memory.test.js")
 
 
 def test_python_runs_unit_tests(workshop: Workshop) -> None:
@@ -148,9 +231,39 @@ def test_python_runs_unit_tests(workshop: Workshop) -> None:
         assert ended.endswith("OK\n")
 
 
+_RUST = """\
+/// Adds.
+///
+/// ```
+/// assert_eq!(demo::sum(1, 1), 2);
+/// ```
+pub fn sum(a: i32, b: i32) -> i32 {
+    a + b
+}
+
+#[test]
+fn sums() {
+    assert_eq!(sum(1, 1), 2);
+}
+"""
+
+
 def test_rust_builds_and_tests(workshop: Workshop) -> None:
     package = '[package]\nname = "demo"\nversion = "0.1.0"\nedition = "2021"\n'
-    library = "pub fn sum(a: i32, b: i32) -> i32 {\n    a + b\n}\n\n#[test]\nfn sums() {\n    assert_eq!(sum(1, 1), 2);\n}\n"
-    workshop.put({"Cargo.toml": package, "src/lib.rs": library})
-    _work(workshop, "cargo build --offline")
-    assert "1 passed" in _work(workshop, "cargo test --offline --lib").result.stdout
+    workshop.put({"Cargo.toml": package, "src/lib.rs": _RUST})
+    _work(workshop, "cargo build")
+    assert _work(workshop, "cargo test").result.stdout.count("1 passed") == 2, "a test, and one in a document"
+    assert "rustc" in _work(workshop, "rustc --version").result.stdout
+
+
+def test_rust_lints_and_formats(workshop: Workshop) -> None:
+    package = '[package]\nname = "demo"\nversion = "0.1.0"\nedition = "2021"\n'
+    workshop.put({"Cargo.toml": package, "src/lib.rs": _RUST})
+    for command in ("cargo clippy -- -D warnings", "cargo fmt --check", "cargo fmt", "cargo check"):
+        seen = workshop.run(command)
+        if (
+            "is not installed for the toolchain" in seen.result.stderr
+            or "no such command" in seen.result.stderr
+        ):
+            pytest.skip(seen.result.stderr)
+        assert (seen.result.code, seen.result.exit_code, seen.traces) == ("OK", 0, []), seen

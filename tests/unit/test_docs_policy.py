@@ -2,12 +2,15 @@
 
 import re
 import tomllib
+from pathlib import Path
 
 import msgspec
 import pytest
 
-from broker import schema
-from tests.support.documents import DOCUMENTS, ROOT, blocks, rows
+from broker import policy_profiles, schema
+from broker.nursery import UMASK
+from tests.support.documents import DOCUMENTS, README, ROOT, blocks, rows
+from tests.support.opened_trail import files_of, open_trail, run
 
 REFERENCE = ROOT / "docs" / "policy.md"
 SECTIONS: dict[str, type[msgspec.Struct]] = {
@@ -77,3 +80,36 @@ def test_the_defaults_that_are_given_are_those_that_hold(name: str) -> None:
 def test_a_key_that_any_document_shows_in_an_example_exists() -> None:
     shown = [tomllib.loads(block.text) for path in DOCUMENTS for block in blocks(path, "toml")]
     assert [msgspec.convert(table, schema.PolicyFile) for table in shown]
+
+
+def test_an_entry_that_the_readme_names_is_one_that_ships() -> None:
+    named = set(re.findall(r"`(\[(?:rules|profile)\.[a-z].*?\])`", README.read_text(encoding="utf-8")))
+    shipped = [ROOT / "policy.toml", *Path(policy_profiles.FOLDER).glob("*.toml")]
+    headers = {
+        line.partition("#")[0].strip()
+        for path in shipped
+        for line in path.read_text(encoding="utf-8").splitlines()
+    }
+    assert "[rules.make]" in named
+    assert not named - headers
+
+
+def test_the_umask_that_the_readme_tells_is_that_of_commands() -> None:
+    told = re.findall(r"umask (\d+)", README.read_text(encoding="utf-8"))
+    assert len(told) > 1
+    assert {int(mode, 8) for mode in told} == {UMASK}
+
+
+def test_policies_that_share_a_trail_prune_it_for_all_as_the_documents_say(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    patient, forgetful = open_trail(path), open_trail(path, max_bytes=65_536, keep=1)
+    for _ in range(3):
+        run(patient)
+        patient.rotate()  # as a signal does
+    run(forgetful)
+    assert len(files_of(path)) == 4, "who says nothing deletes nothing, and neither does a signal"
+    for _ in range(100):
+        run(forgetful)
+    assert len(files_of(path)) == 2
+    for trail in (patient, forgetful):
+        trail.close()
