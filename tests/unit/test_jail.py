@@ -156,6 +156,11 @@ def test_what_is_no_directory_beneath_the_root_is_an_escape(jail: Jail, ground: 
     assert "outside/" not in caught.value.reason
 
 
+def test_a_working_directory_that_is_not_there_is_said_not_to_exist(jail: Jail) -> None:
+    with pytest.raises(CwdEscape, match=r"\Acwd does not exist; name a directory beneath the jail's root"):
+        jail.locate("nowhere")
+
+
 def test_a_root_given_through_a_link_is_known_by_both_names(ground: Path) -> None:
     jail = Jail(str(ground / "alias"))
     for name in ("alias", "jail"):

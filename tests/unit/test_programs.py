@@ -191,6 +191,7 @@ def test_a_program_in_the_jail_is_refused_by_whatever_name(safe_folder: Path) ->
     for folder in ("jail/bin", "alias/bin", "bin", "jail/../jail/bin"):
         assert "lies in the jail" in problem(jail, "tool", safe_folder / folder)
     assert "lies in the jail" in problem(jail, "script", safe_folder / "bin")
+    assert "of a .venv, README.md tells another way" in problem(jail, "script", safe_folder / "bin")
     assert "lies in the jail" in problem(jail, str(safe_folder / "alias/bin/tool"))
     jail.close()
 
