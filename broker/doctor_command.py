@@ -38,6 +38,7 @@ from protocol.client import BrokerClient, BrokerGone
 
 _ELSEWHERE = "HTMCP_BROKER: policy, jail and trail are those beyond {0!r}: run doctor there"
 _ALLOWED = f"see what may be called: {NAME} check --describe"
+_USUAL = "ls -l"
 _ANSWER_S = 10
 _TEXT_AT = 9
 """Characters that a finding's word takes."""
@@ -46,7 +47,7 @@ _TEXT_AT = 9
 class Place(NamedTuple):
     """What a start here would use, as far as it gets; `problem` is what stops it, `warnings` do not.
 
-    `example`: a command that would run and change nothing.
+    `example`: a command that would run and change nothing; beyond another broker the one that is tried most.
     """
 
     policy: str | None
@@ -83,7 +84,7 @@ def place_of(environ: Mapping[str, str]) -> Place:
     try:
         if carrier := environ.get("HTMCP_BROKER"):
             _check_carrier(carrier)
-            return Place(None, mode, None, None, None, (_ELSEWHERE.format(carrier),))
+            return Place(None, mode, None, None, None, (_ELSEWHERE.format(carrier),), _USUAL)
         settings = configuration.read(environ)
         policy, mode = settings.found.path, settings.file.containment.mode
         opened = startup.open_jail(settings.file, settings.environ)
@@ -99,7 +100,7 @@ def place_of(environ: Mapping[str, str]) -> Place:
 def _example(policy: Policy) -> str:
     """Return the first of what people try, or of what the policy's own tests allow, that would run here."""
     allowed = [test.command for test in policy.file.tests if test.expect == "allow"]
-    for command in ("ls -l", "pwd", *allowed):
+    for command in (_USUAL, "pwd", *allowed):
         with contextlib.suppress(Refusal), policy.jail.locate(None) as located:
             argv = grammar.parse(command, metacharacters=policy.file.metacharacters, globs=policy.file.globs)
             if not policy.permit(policy.choose(argv), located).profile.writes:

@@ -19,8 +19,8 @@ from broker.paths import declared, from_folder, undeclared, written_like
 from broker.policy_file import expanded
 from broker.profile import Profile
 from broker.programs import Program, Programs
-from broker.reasons import denied, shown
-from broker.refusal import CwdEscape, ExecutorError, PolicyDenied
+from broker.reasons import denied, shortened, shown
+from broker.refusal import REASON_CHARACTERS, CwdEscape, ExecutorError, PolicyDenied
 from broker.rules import Entry, Judged, OptionSets
 from broker.schema import Limits, PolicyFile, Rule
 from broker.virtual_environment import places_of
@@ -125,8 +125,10 @@ class Policy:
         try:
             return self.lookup.get(name)
         except ExecutorError as missing:
-            instead = self._instead(name)
-            raise ExecutorError(f"{missing.reason}; {instead}" if instead else missing.reason) from None
+            if not (instead := self._instead(name)):
+                raise
+            why = shortened(missing.reason, REASON_CHARACTERS - len(instead) - 2)
+            raise ExecutorError(f"{why}; {instead}") from None
 
     def _check_paths(self, judged: Judged, located: Located) -> None:
         """Lead each path to its end, from the folder that the command is in by then."""

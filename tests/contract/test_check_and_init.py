@@ -359,6 +359,7 @@ def test_doctor_looks_for_what_reaches_a_broker_elsewhere(place: Place) -> None:
     there = run_cli(place, "doctor", HTMCP_BROKER=f"{BROKER} --stdio")
     assert there.status == 0
     assert "policy, jail and trail are those beyond" in " ".join(there.stdout.split())
+    assert 'try it: hardened-terminal-mcp run "ls -l"' in there.stdout
     snippet = run_cli(place, "init", "--client", "cursor", HTMCP_BROKER="ssh host x")
     (server,) = json.loads(snippet.stdout)["mcpServers"].values()
     assert server["env"] == {"HTMCP_BROKER": "ssh host x"}

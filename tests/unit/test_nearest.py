@@ -128,8 +128,13 @@ require_options = ["-m"]
 class OnePython(Programs):
     """What is to be had on a machine that has python3 alone."""
 
+    along = "/bin"
+
     def problem(self, name: str) -> str | None:
-        return None if name == "python3" else "is not installed on this machine (looked for along /bin)"
+        """Return None for that one."""
+        return (
+            None if name == "python3" else f"is not installed on this machine (looked for along {self.along})"
+        )
 
     def get(self, name: str) -> Program:
         raise ExecutorError(f"{name}: {self.problem(name)}")
@@ -158,6 +163,15 @@ def test_what_is_not_installed_is_told_with_what_is(python: Policy, command: str
     with pytest.raises(ExecutorError) as missing:
         permitted(python, "mypy")
     assert missing.value.reason.endswith(")")
+
+
+def test_a_long_path_of_folders_does_not_hide_what_is_there(
+    python: Policy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(OnePython, "along", ":".join(["/opt/folder/bin"] * 20))
+    with pytest.raises(ExecutorError) as missing:
+        permitted(python, "pytest")
+    assert missing.value.reason.endswith("(looked for along …; instead, perhaps: python3 -m pytest")
 
 
 @pytest.mark.parametrize(
