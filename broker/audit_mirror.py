@@ -10,17 +10,33 @@ import stat
 import time
 from typing import NamedTuple
 
+from broker import private_folder
 from broker.audit_file import TrailFaultError
 
 SYSLOG_SOCKET = "/dev/log"
+_PATH_BYTES = 107
+"""Of sun_path in unix(7), without the final NUL."""
 _AUTHPRIV_INFO = 10 * 8 + 6  # RFC 5424, 6.2.1: facility * 8 + severity
 
 
 def fault_of(mirror: str) -> str:
     """Return what is wrong with a setting, "" if nothing is."""
-    if mirror == "syslog" or mirror.startswith("/"):
-        return ""
-    return f'{mirror!r}: "syslog" or the absolute path of a datagram socket is expected'
+    if mirror != "syslog" and not mirror.startswith("/"):
+        return f'{mirror!r}: "syslog" or the absolute path of a datagram socket is expected'
+    if len(os.fsencode(mirror)) > _PATH_BYTES:
+        return f"{mirror!r}: the path of a socket has at most {_PATH_BYTES} bytes"
+    return ""
+
+
+def _listener_problem(folder: str) -> str:
+    """Return how others could listen in the place of who should; a collector has a folder of its own, which is there by then."""
+    there = folder
+    while not os.path.isdir(there):
+        there = os.path.dirname(there)
+    status = os.stat(there)
+    if there == folder and status.st_uid not in (0, os.geteuid()) and not status.st_mode & stat.S_IWOTH:
+        there = os.path.dirname(folder)
+    return private_folder.problem(there, alone=True)
 
 
 class Note(NamedTuple):
@@ -47,17 +63,15 @@ class Mirror:
     def to(cls, mirror: str) -> "Mirror":
         """Return the mirror for `"syslog"` or the absolute path of a datagram socket.
 
-        Raises OSError, and TrailFaultError where everybody could listen in the socket's place.
+        Raises OSError, and TrailFaultError where others could listen in the socket's place.
         """
         if mirror == "syslog":
             return cls(SYSLOG_SOCKET, syslog=True)
         if fault := fault_of(mirror):
             raise TrailFaultError(f"mirror: {fault}")
-        folder = os.path.dirname(mirror)
-        if os.path.isdir(folder) and os.stat(folder).st_mode & stat.S_IWOTH:
+        if problem := _listener_problem(os.path.dirname(mirror)):
             raise TrailFaultError(
-                f"mirror {mirror}: everybody may write in {folder}, and could read the records in the place of who should; "
-                "take a socket in a folder of its own"
+                f"mirror {mirror}: others could read the records in the place of who should: {problem}"
             )
         return cls(mirror, syslog=False)
 

@@ -1,5 +1,6 @@
 """The mirror: what it sends, and that its failures neither block nor go unsaid."""
 
+import os
 import socket
 from pathlib import Path
 
@@ -33,6 +34,22 @@ def test_a_mirror_in_whose_place_everybody_could_listen_is_refused(tmp_path: Pat
     (tmp_path / "shared").chmod(mode)
     with pytest.raises(StartupError, match="could read the records"):
         open_trail(tmp_path / "audit.jsonl", mirror=str(tmp_path / "shared/mirror"))
+
+
+def test_a_mirror_whose_folder_another_user_made_where_everybody_can_is_refused(tmp_path: Path) -> None:
+    mirror = str(tmp_path / "shared/theirs/mirror")
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "shared").chmod(0o1777)
+    with pytest.raises(StartupError, match="could read the records"):
+        open_trail(tmp_path / "audit.jsonl", mirror=mirror)
+    (tmp_path / "shared/theirs").mkdir(0o755)
+    open_trail(tmp_path / "audit.jsonl", mirror=mirror).close()
+    if os.geteuid() == 0:
+        os.chown(tmp_path / "shared/theirs", 12345, 12345)
+        with pytest.raises(StartupError, match="could read the records"):
+            open_trail(tmp_path / "audit.jsonl", mirror=mirror)
+        (tmp_path / "shared").chmod(0o755)
+        open_trail(tmp_path / "audit.jsonl", mirror=mirror).close()
 
 
 def test_the_system_log_gets_facility_tag_and_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,7 +91,7 @@ def test_a_mirror_that_does_not_read_blocks_nothing(tmp_path: Path) -> None:
     assert verified(path).sound
 
 
-@pytest.mark.parametrize("mirror", ["relative/socket", "udp://collector:514"])
+@pytest.mark.parametrize("mirror", ["relative/socket", "udp://collector:514", "/" + "x" * 107])
 def test_a_mirror_of_an_unknown_kind_is_refused(tmp_path: Path, mirror: str) -> None:
     with pytest.raises(StartupError, match="mirror"):
         open_trail(tmp_path / "audit.jsonl", mirror=mirror)
