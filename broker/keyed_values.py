@@ -13,9 +13,12 @@ from broker.regex_engine import Expression
 from broker.tables import TYPED, in_columns
 
 Found = tuple[int, int, str]
-Judged = dict[tuple[bytes, bool, bool, key_names.KeyKind], bool]
+_Place = tuple[bool, bool, bool]
+"""Is the value in quotes, do name and value stand tight, may a variable's name stand there?"""
+Judged = dict[tuple[bytes, _Place, key_names.KeyKind], bool]
 VALUE_BYTES = 4096
 HEAD_BYTES = 256
+BLANKS = 64
 REMEMBERED_HEADS = 4096
 KEYWORD = "pass|pwd|secret|token|key|cred|auth|psk|session|_pw|bindpw|rootpw|sid"
 _NAME = rf"[A-Za-z0-9_.\-]*(?i:{KEYWORD})[A-Za-z0-9_.\-]*"
@@ -160,6 +163,10 @@ def _kind(name: str, between: bytes, form: str) -> key_names.KeyKind | None:
 _NOT_AFTER = (b"://", b"[REDACTED:", b"[REDACTED", b"/etc/")
 _AFTER_COLUMN = (b",", b";", b"|", b"\t", b"\n", b"\r", b")")
 _SETTERS = ("set", "with", "use", "password", "passphrase", "secret", "apikey", "api_key")
+_AFTER_SETTING = (b"\n", b"\r", b"#", b"\\n", b"\\r", b"|\t", b"<\t", b">\t")
+_NEXT_ARGUMENT = (b",", b", ", b",\n", b",\r")
+_AMID = (b"(", b"{", b"[", b",", b";", b"&", b".", b"=", b"'")
+_ISSUED = ("token", "api_key", "access_key", "key", "session")
 _SPOKEN = ("password", "passphrase", "pre_shared_key")
 
 
@@ -203,11 +210,12 @@ def _values(data: bytes, start: int, head: _Head, judged: Judged) -> Iterator[Fo
     if not _stands_as_a_value(data, (begin, stop), quoted, head):
         return
     value = data[begin:stop] if head.form is not _BLOCK else data[begin:stop].split()[0]
-    secret = _judged(value, quoted, head, judged)
+    place = quoted, head.tight, not quoted and _may_be_code(data, start, stop, head)
+    secret = _judged(value, place, head, judged)
     more = _continued(data, stop + len(head.mark) * quoted) if head.form in _JOINED else []
     if more and (not quoted or secret or value.isalnum()):
         value = b"".join((value, *(data[slice(*part)].translate(None, b"\"'") for part in more)))
-        secret = _judged(value, quoted, head, judged) or secret
+        secret = _judged(value, place, head, judged) or secret
     names_itself = secret and placeholders.names_itself(value.decode(errors="replace"), head.name)
     if not names_itself and (secret or _is_word(data, (start, begin, stop), quoted, head)):
         yield begin, stop, head.kind.name
@@ -217,10 +225,10 @@ def _values(data: bytes, start: int, head: _Head, judged: Judged) -> Iterator[Fo
         yield from _beside(data, stop, head)
 
 
-def _judged(value: bytes, quoted: bool, head: _Head, judged: Judged) -> bool:  # noqa: FBT001
-    key = (value, quoted, head.tight, head.kind)
+def _judged(value: bytes, place: _Place, head: _Head, judged: Judged) -> bool:
+    key = (value, place, head.kind)
     if key not in judged:
-        judged[key] = _is_secret(*key) and (head.form is not _FOREIGN or value.isascii())
+        judged[key] = _is_secret_at(*key) and (head.form is not _FOREIGN or value.isascii())
     return judged[key]
 
 
@@ -275,12 +283,32 @@ def _end(data: bytes, begin: int, head: _Head) -> tuple[int, bool]:
     return _value_end(data, begin, head.mark)
 
 
+def _may_be_code(data: bytes, start: int, stop: int, head: _Head) -> bool:
+    """May a bare value be a variable's name: an argument, a part of a statement? What a program set before a line is neither."""
+    after = data[stop : stop + 2]
+    if head.tight:
+        return after[:1] == b")" or after in _NEXT_ARGUMENT
+    rest = data[stop : stop + BLANKS].lstrip(b" \t")
+    if rest and not rest.startswith(_AFTER_SETTING):
+        return True
+    before = data[max(0, start - BLANKS) : start].rstrip(b" \t")[-1:]
+    return before.isalpha() or before in _AMID or (before == b'"' and rest[:1] != b"\\")
+
+
 def _is_secret(value: bytes, quoted: bool, tight: bool, kind: key_names.KeyKind) -> bool:  # noqa: FBT001
+    return _is_secret_at(value, (quoted, tight, False), kind)
+
+
+def _is_secret_at(value: bytes, place: _Place, kind: key_names.KeyKind) -> bool:
+    quoted, tight, code = place
     text = value.decode(errors="replace")
     if kind.bare and (randomness.is_uuid(text) or randomness.is_hexadecimal(text)):
         return False
+    if kind.name in _ISSUED and placeholders.is_numbered_token(text):
+        return False
+    spoken = kind.name in _SPOKEN
     return placeholders.is_secret_value(
-        text, quoted=quoted, certain=kind.certain, tight=tight, spoken=kind.name in _SPOKEN
+        text, quoted=quoted, certain=kind.certain, tight=tight, spoken=spoken, code=code
     )
 
 
@@ -293,7 +321,8 @@ def _is_word(data: bytes, places: tuple[int, int, int], quoted: bool, head: _Hea
         or head.form in (_CALL, _COMPARED, _LINE, _NEXT, _FOREIGN)
     ):
         return False
-    if not placeholders.is_plain_word(data[begin:stop].decode(errors="replace"), head.name):
+    loose = not quoted and data[begin - 1 : begin] == b"=" and data[start:begin].isupper()
+    if not placeholders.is_plain_word(data[begin:stop].decode(errors="replace"), head.name, loose=loose):
         return False
     after = data[stop : stop + 2]
     if quoted:

@@ -7,6 +7,7 @@ only judges what others found.
 from binascii import a2b_base64
 from functools import lru_cache
 
+from broker.key_names import kind_of, split
 from broker.randomness import (
     LOOK_CHARACTERS,
     classes,
@@ -26,13 +27,23 @@ SHORTEST = 6
 LONGEST_WORD = 24
 MIXED_ABOVE = 0.42
 TELLING_PART = 7
+LONGEST_TERM = 96
 _VARIABLE = Expression(
-    r"\$(?:[A-Z_][A-Z0-9_]{2,}|[a-z_][a-z0-9_]*(?:$|[^a-zA-Z0-9])|[0-9]$)|%[A-Za-z_]+%$|%[sdrvqf]$|%\([a-z_]+\)|@[a-z][a-z0-9_/.\-]*$|[*&]+[A-Za-z_][A-Za-z0-9_]*$|:[a-z_]+$|\?$|[#.][a-z][a-z\-]*$"
-    r"|#[0-9A-Fa-f]{3,8}$|[A-Z]{2,}(?:_[A-Z]+)+$|[A-Z][A-Z0-9]+(?:_[A-Z0-9]+){2,}$|\$[a-z]+(?:[A-Z][a-z]+)+$|[*&]+[A-Za-z_][A-Za-z0-9_.]*$|\{(?:[a-z_][a-z0-9_.\[\]:]*|[A-Za-z_.]+)\}$|[0-9]\*[a-z]+$|(?i:password|passwd|secret|token|pass|test|user|admin|qwerty|welcome)[0-9!]{0,4}$"
+    r"\$(?:[A-Z_][A-Z0-9_]{2,}|[a-z_][a-z0-9_]*(?:$|[^a-zA-Z0-9])|[0-9]$)|%[A-Za-z_]+%$|%[sdrvqf]$|%\([a-z_]+\)|@[a-z][a-z_/.\-]*[0-9]{0,2}$|[*&]+[A-Za-z_][A-Za-z0-9_]*$|:[a-z_]+$|\?$|[#.][a-z][a-z\-]*$"
+    r"|#[0-9A-Fa-f]{3,8}$|[A-Z]{2,}(?:_[A-Z]+)+$|[A-Z][A-Z0-9]+(?:_[A-Z0-9]+){2,}$|\$[a-z]+(?:[A-Z][a-z]+)+$|[*&]+[A-Za-z_][A-Za-z0-9_.]*$|\{(?:[a-z_][a-z0-9_.\[\]:]*|[A-Za-z_.]+)\}$|[0-9]\*[a-z]+$"
 )
 _SPOKEN_OF = Expression(
     r"(?i)[A-Za-z_][A-Za-z0-9_.]*(?:key|token|secret|passw|_pass|credential|encryption|signature|auth|type|error)[A-Za-z0-9_.]*$"
 )
+_TECHNICAL = Expression(
+    r"(?i)(?:ed|curve|secp|rsa|des|aes|pbkdf|argon|[hrep]s|u?int|float|win|ipv?|http|tls|v)[0-9]{1,5}(?:[a-z][0-9])?$|x(?:448|25519)$"
+    r"|p(?:192|224|256|384|521)$|(?:b64|b58|s3|k8s|i18n|ec2|h2)$|(?:x509|pkcs[0-9]{1,2}|sha[0-9]{1,3}|md[45]|base[0-9]{2}|oauth[12]|utf[0-9]{1,2})[a-z]*$"
+)
+_IDENTIFIER = Expression(
+    r"(?i)(?:[a-z_][a-z0-9_.]*)?(?:key|token|secret|pass|pwd|cred|encryption|signature|auth|type|error)[a-z0-9_.]*$"
+)
+_DIGITS = Expression(r"[0-9]+")
+_NUMBERED_TOKEN = Expression(r"(?i).*(?:token|key|auth)s?[_\-]?[0-9]*$")
 _FORMAT = Expression(
     r"\$\{|`[a-z ]+`|%[0-9]*\.[0-9]*f|%(?:[srvqf]|d(?:[^0-9A-Fa-f]|$)).*%[sdrvqf]|\[(?:a-z|A-Z|0-9)|[a-zA-Z0-9]-[zZ9]\]|\.\.\."
 )
@@ -53,14 +64,24 @@ def is_stand_in(value: str) -> bool:
     low = value.lower()
     return (
         low in words("stand_ins")
-        or low.startswith(word_parts("reference_starts"))
+        or _is_reference(value, low)
         or MARKER in low
-        or _has_part_of_stand_in(low, chance=is_chance(value))
+        or _says_stand_in(value, low)
+        or (not has_digit(value) and any(part in low for part in word_parts("trade_parts")))
         or _is_variable(value)
         or _finds(_FORMAT, value)
         or is_monotonous(low)
         or _is_path(value)
     )
+
+
+def _is_reference(value: str, low: str) -> bool:
+    """`${NAME}`, `vault:db`, `sops`: a start that ends with a sign, or that is a word of its own."""
+    starts = word_parts("reference_starts")
+    if not low.startswith(starts):
+        return False
+    start = next(start for start in starts if low.startswith(start))
+    return not (start.isalpha() and value[len(start) : len(start) + 1].isalnum())
 
 
 def _is_path(value: str) -> bool:
@@ -75,17 +96,28 @@ def is_chance(value: str) -> bool:
     return mixing(value) > MIXED_ABOVE or (classes(value) == 3 and is_gibberish(value))
 
 
-@lru_cache(maxsize=2)
-def _stand_in_parts(shortest: int) -> Expression:
-    return Expression(
-        "|".join(escaped(part) for part in word_parts("stand_in_parts") if len(part) >= shortest)
-    )
+@lru_cache(maxsize=1)
+def _stand_in_parts() -> Expression:
+    return Expression("|".join(escaped(part) for part in word_parts("stand_in_parts")))
 
 
-def _has_part_of_stand_in(low: str, *, chance: bool) -> bool:
-    """`your`, `xxxx`, `example`; the short ones come up by chance too."""
+def _says_stand_in(value: str, low: str) -> bool:
+    """`your-token`, `xxxx`, `example1`: with a part that says so. It comes up by chance too, and in what people choose."""
     data = low.encode(errors="replace")
-    return _stand_in_parts(TELLING_PART if chance else 1).first(data, 0, len(data)) is not None
+    parts = [spans[0] for spans in _stand_in_parts().each(data, 0, len(data))]
+    if not parts:
+        return False
+    if max(stop - start for start, stop in parts) >= TELLING_PART:
+        return True
+    if is_chance(value):
+        return False
+    if any(not data[start:stop].isalpha() or _stands_alone(data, start, stop) for start, stop in parts):
+        return True
+    return sum(1 for _ in _DIGITS.each(data, 0, len(data))) <= 1
+
+
+def _stands_alone(data: bytes, start: int, stop: int) -> bool:
+    return not (data[start - 1 : start].isalnum() or data[stop : stop + 1].isalnum())
 
 
 def is_masked(token: str) -> bool:
@@ -110,17 +142,23 @@ def _finds(expression: Expression, value: str) -> bool:
 
 
 def is_secret_value(
-    value: str, *, quoted: bool, certain: bool, tight: bool = False, spoken: bool = False
+    value: str,
+    *,
+    quoted: bool,
+    certain: bool,
+    tight: bool = False,
+    spoken: bool = False,
+    code: bool = False,
 ) -> bool:
     """The judgement for the value of a setting whose name promises a secret (`certain`) or hints at one.
 
     `tight`: name, sign and value stand together without blanks, as in an environment file. `spoken`: it may be
-    several words, as a password or passphrase may.
+    several words, as a password or passphrase may. `code`: if bare, it may be the name of a variable.
     """
     value = value[:LOOK_CHARACTERS]
     if len(value) < SHORTEST:
         return len(value) >= 4 and certain and classes(value) == 3 and not is_stand_in(value)
-    if is_stand_in(value) or _is_name_of_something(value, literal=quoted or tight):
+    if is_stand_in(value) or _is_name_of_something(value, literal=quoted or tight, code=code or not certain):
         return False
     if not certain and quoted and " " in value.strip():
         return False
@@ -148,19 +186,41 @@ def _is_phrase(value: str) -> bool:
     return all(part and part.strip(",!'").lower() not in words("speech") for part in parts)
 
 
-def _is_name_of_something(value: str, *, literal: bool) -> bool:
+def _is_name_of_something(value: str, *, literal: bool, code: bool) -> bool:
     """An identifier that speaks of secrets (`Ed25519PrivateKey`), or a path of names where code may stand."""
-    if not literal and (_looks_at(_ASSIGNMENT, value) or _is_identifier(value)):
-        return True
-    return not is_chance(value) and _looks_at(_SPOKEN_OF, value)
+    if literal:
+        return not is_chance(value) and _is_term(value, numbered=code)
+    return _looks_at(_ASSIGNMENT, value) or _is_identifier(value, code=code)
 
 
-def _is_identifier(value: str) -> bool:
+def _is_term(value: str, *, numbered: bool) -> bool:
+    """An identifier that speaks of secrets, of nothing but words and names of algorithms, or also `numbered` words.
+
+    What a person or a program has chosen holds other digits, whatever words are in it: `hunter2secret`, `xK9secretQ2`.
+    """
+    if not has_digit(value):
+        return _looks_at(_SPOKEN_OF, value)
+    if len(value) > LONGEST_TERM or not _looks_at(_IDENTIFIER, value):
+        return False
+    parts = split(value)
+    cores = [part.rstrip("0123456789") for part in parts]
+    spare = 2 if numbered else 0
+    for part, core in zip(parts, cores, strict=True):
+        if not (core.isalpha() and len(part) - len(core) <= spare) and not _looks_at(_TECHNICAL, part):
+            return False
+    return any(core in words("speaking") or kind_of(core) for core in cores)
+
+
+def _is_identifier(value: str, *, code: bool) -> bool:
     """What stands bare where code may stand: `win32api.RegOpenKeyEx`, `pkcs12_val`, `hexTestKey`."""
-    if _looks_at(_SPOKEN_OF, value):
+    if _is_term(value, numbered=code):
         return True
-    parts = [part.rstrip("0123456789") for part in value.split("_")]
-    if len(parts) > 1 and any(parts) and all(_is_wordy(part) for part in parts if part):
+    parts = [part.rstrip("0123456789") if code else part for part in value.split("_")]
+    if (
+        len(parts) > 1
+        and any(parts)
+        and all(_is_wordy(part) or _looks_at(_TECHNICAL, part) for part in parts if part)
+    ):
         return True
     return _looks_at(_NAME_PATH, value) and not (is_chance(value) and is_gibberish(value))
 
@@ -224,18 +284,36 @@ def _is_wordy(part: str) -> bool:
     return part.isalpha() and not is_gibberish(part)
 
 
-def is_plain_word(value: str, name: str) -> bool:
-    """A word that says nothing of passwords nor repeats the setting's name: `hunter`, but not `verify` of `VERIFY_PASSWORD`."""
-    if (
-        not (
-            SHORTEST <= len(value) <= LONGEST_WORD and value.isalpha() and value.islower() and value.isascii()
-        )
-        or value in name
-    ):
+def is_plain_word(value: str, name: str, *, loose: bool = False) -> bool:
+    """A word that says nothing of passwords nor repeats the setting's name: `hunter`, but not `verify` of `VERIFY_PASSWORD`.
+
+    `loose`, where no code and no label can stand: also with capitals, or several words with joints.
+    """
+    word = value.rstrip("!")
+    letters = word.replace("_", "").replace("-", "").replace(".", "") if loose else word
+    if not (SHORTEST <= len(word) <= LONGEST_WORD and letters.isalpha() and letters.isascii()):
+        return False
+    if word in name or not (word.islower() or (loose and not word.isupper())):
         return False
     if not any(part in name for part in ("passw", "pwd", "passphrase")) and not name.endswith("_pass"):
         return False
-    return not is_stand_in(value) and not any(part in value for part in word_parts("telling_parts"))
+    return not is_stand_in(value) and not _is_trade(value)
+
+
+@lru_cache(maxsize=1)
+def _trade() -> Expression:
+    listed = "|".join(sorted(words("trade"), key=len, reverse=True))
+    return Expression(rf"(?i)(?:(?:{listed})[_\-]?)+[0-9]{{0,2}}!*$")
+
+
+def _is_trade(value: str) -> bool:
+    """Of nothing but words that one calls secrets by, as in examples: `mypassword`."""
+    return _looks_at(_trade(), value)
+
+
+def is_numbered_token(value: str) -> bool:
+    """`token1`, `my_api_key_2`: where a program issues the secret, nobody is given such a one."""
+    return _looks_at(_NUMBERED_TOKEN, value) and _is_trade(value)
 
 
 LONGEST_NAME = 256
@@ -276,7 +354,7 @@ def is_command_password(value: str) -> bool:
 
 def is_header_value(value: str) -> bool:
     """What stands in an Authorization header: anything long and mixed."""
-    if len(value) < 8 or is_stand_in(value) or "=" in value.rstrip("=") or _is_identifier(value):
+    if len(value) < 8 or is_stand_in(value) or "=" in value.rstrip("=") or _is_identifier(value, code=False):
         return False
     return has_digit(value) or is_uuid(value) or is_gibberish(value)
 

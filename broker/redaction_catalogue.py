@@ -54,7 +54,7 @@ def words(name: str) -> frozenset[str]:
     return frozenset(catalogue().words[name].split())
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=8)
 def word_parts(name: str) -> tuple[str, ...]:
     """A word list in its order, for `str.startswith` and the like."""
     return tuple(catalogue().words[name].split())

@@ -22,6 +22,9 @@ KEYED = [
     "api.key={hex:32}",
     "password:\n  {base62:16}",
     '{"name":"db_password","value":"{base62:9}"}',
+    "  password: word{digits:3}key\n",
+    "SMTP_PASSWORD=Secret{digits:4}!",
+    "user=ada,password=my_secret_{lower36:6},port=1",
     "https://{base62:24}@git.example.com/",
     "\n{base64:64}\n{base64:64}\n",
 ]
@@ -68,6 +71,8 @@ STRUCTURES = [
     "<password>",
     "</",
     "password:\n  ",
+    "monkey_key_77",
+    "token2, ",
     "INSERT INTO t (a, password) VALUES ('a', '",
     "-----BEGIN CERTIFICATE-----\n",
 ]

@@ -245,7 +245,7 @@ NO_TABLES = [
 ]
 
 TABLES = [
-    "user,password\nada,{}\nbob,letmein1\n",
+    "user,password\nada,{}\nbob,changeme\n",
     '"name","url","username","password"\n"a","https://a.example","ada","{}"\n',
     "User name,Password,Access key ID\nada,{},none\n",
     "id\tpassword\n1\t{}\n",
