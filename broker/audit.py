@@ -169,6 +169,8 @@ class Trail:
                     self._chain.unlock()
             except _Failure as failure:
                 self._warn(f"audit trail: not rotated: {failure_text(failure)}")
+                if self._chain.commit.broken:
+                    self._note(failure)
 
     def close(self) -> None:
         """Write what is still owed, bring all to disk, and let go. Never raises."""
@@ -237,7 +239,8 @@ class Trail:
         self._chain.check_end()
         gap = self._gap
         if gap is not None:
-            said = f"records could not be written since {gap.since}: {gap.reason}"
+            gap.records += self._chain.commit.take_lost()
+            said = f"records could not be written, or brought to disk, since {gap.since}: {gap.reason}"
             self._chain.put(self._event_line("gap", said, gap.records))
             gap.records = 0
         while self._pending:

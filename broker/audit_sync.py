@@ -42,6 +42,7 @@ class GroupCommit:
         self._done = 0
         self._failed_after = 0
         self._failed = 0
+        self._lost = 0
         self._failure = OSError()
         self._busy = False
 
@@ -102,6 +103,12 @@ class GroupCommit:
         """Whether the last sync failed and none has succeeded since."""
         return self._failed > self._done
 
+    def take_lost(self) -> int:
+        """Return how many records were covered by syncs that failed, each counted once: nobody knows whether they are on disk."""
+        with self._mutex:
+            lost, self._lost = self._lost, 0
+        return lost
+
     def probe(self) -> None:
         """Try a sync after a failed one, so that records written from now on may be waited for.
 
@@ -157,6 +164,7 @@ class GroupCommit:
                 # Kept from the first failure on: who asks late about an older record is refused rather than
                 # believed.
                 self._failed_after = self._failed_after if self._failed else self._done
+                self._lost += covered - max(self._done, self._failed)
                 self._failure, self._failed = failure, covered
             self._busy = self._wanted > covered
             turns, self._turns = self._turns, []

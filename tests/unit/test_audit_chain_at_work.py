@@ -12,8 +12,8 @@ from broker.audit import Trail
 from broker.audit_file import TrailFile
 from broker.audit_reading import sources_of
 from broker.audit_verify import verify
-from broker.refusal import StartupError
-from tests.support.opened_trail import files_of, open_trail, records, refused, run, verified
+from broker.refusal import AuditUnavailable, StartupError
+from tests.support.opened_trail import a_call, files_of, open_trail, records, refused, run, verified
 
 SIZE = 65_536
 
@@ -266,3 +266,39 @@ def test_a_mirror_that_is_lost_with_the_first_record_of_a_file_is_noted(
     trail.close()
     assert [record["event"] for record in records(path) if record.get("event") == "mirror"] == ["mirror"]
     assert verify(sources_of(str(path))).sound
+
+
+def test_a_gap_counts_the_records_that_a_failed_sync_covered(path: Path) -> None:
+    trail = open_trail(path)
+    run(trail)
+    disk = trail._chain.commit._sync
+    trail._chain.commit._sync = _no_disk
+    with pytest.raises(AuditUnavailable):
+        trail.sync(trail.attempt(a_call()))
+    trail._chain.commit._sync = disk
+    run(trail)
+    trail.close()
+    gap = next(record for record in records(path) if record.get("event") == "gap")
+    # the outcome of the first command, and the attempt that was refused
+    assert gap["count"] == 2
+    assert "Input/output error" in gap["detail"]
+
+
+def _no_disk(_: int) -> None:
+    raise OSError(5, "Input/output error")
+
+
+def test_a_disk_that_fails_while_a_signal_rotates_leaves_a_gap(path: Path) -> None:
+    trail = open_trail(path)
+    run(trail)
+    disk = trail._chain.commit._sync
+    trail._chain.commit._sync = _no_disk
+    trail.rotate()
+    trail._chain.commit._sync = disk
+    run(trail)
+    trail.close()
+    assert [record["event"] for record in records(path) if record["record_type"] == "event"] == [
+        "rotated",
+        "continued",
+        "gap",
+    ]
