@@ -160,7 +160,7 @@ check: build/main
 \t@find src -name '*.c' | sort | xargs -n 1 dirname | sed s/src/found/ | awk '{ print $$1 }'
 build/main: src/main.c
 \tmkdir -p $(dir $@)
-\tcc -o $@ $<
+\tcc -O2 -flto -o $@ $<
 """
     workshop.put({"src/main.c": _MAIN, "Makefile": recipes})
     _work(workshop, "make build/main")
