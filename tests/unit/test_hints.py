@@ -34,6 +34,8 @@ ADVICE = {
     "find . -follow": "the link's target",
     "rg --pre cat x": "no program is started from rg",
     "rg -z x": "no program is started from rg",
+    "tr a-z A-Z": "reads no file",
+    "tr -d x": "reads no file",
     "sort --output=b a": "the sorted lines are the output",
     "jq 'import \"x\" as y; .' a": "no module is read",
     "xxd a b": "one file",
@@ -105,6 +107,7 @@ find . -printf x
 find . -print0
 find . -ls
 rg --files
+rg -r y -N x a
 date +%F
 git config --get user.name
 git config --list
