@@ -25,8 +25,6 @@ LINE_LIMIT_BYTES = 1024 * 1024
 Count = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 """What a broker counts. Whoever reads a trail meets no number that it cannot calculate with."""
 
-RecordType = Literal["attempt", "outcome", "event"]
-
 _HASH_FIELD = b',"hash":"'
 _PREV_FIELD = b',"prev":"'
 _HASH_AT = -(len(_HASH_FIELD) + 64 + 2)
@@ -62,7 +60,7 @@ class Cut(msgspec.Struct, frozen=True):
     sha256: str
 
 
-class CallLine(msgspec.Struct, kw_only=True):
+class CallLine(msgspec.Struct, kw_only=True, gc=False):
     """The canonical order of an attempt's or outcome's fields.
 
     `oldest_open`: `seq` of the oldest attempt without outcome.
@@ -70,7 +68,7 @@ class CallLine(msgspec.Struct, kw_only=True):
 
     seq: Count
     ts: str
-    record_type: RecordType
+    record_type: Literal["attempt", "outcome"]
     event_id: str
     tool: str
     command_raw: str
@@ -94,12 +92,12 @@ class CallLine(msgspec.Struct, kw_only=True):
         return self.argv[0] if self.argv else None
 
 
-class EventLine(msgspec.Struct, kw_only=True):
+class EventLine(msgspec.Struct, kw_only=True, gc=False):
     """The canonical order of the fields of a record that is no call: something happened to the trail."""
 
     seq: Count
     ts: str
-    record_type: RecordType = "event"
+    record_type: Literal["event"] = "event"
     event_id: str
     event: str
     detail: str
@@ -111,6 +109,8 @@ class EventLine(msgspec.Struct, kw_only=True):
 
 
 Line = CallLine | EventLine
+_decode_call = msgspec.json.Decoder(CallLine).decode
+_decode_event = msgspec.json.Decoder(EventLine).decode
 
 
 class Sealed(NamedTuple):
@@ -179,13 +179,43 @@ def seq_of(line: bytes) -> int:
     return int(head[7:])
 
 
-class _First(msgspec.Struct):
-    seq: int
-    prev: str
-    event: str = ""
+def decode(line: bytes) -> Line:
+    """Return the record that a line holds: the one rule for all who read a trail, whether they go on in it or not.
+
+    Raises BrokenChainError. No hash is checked.
+    """
+    record: Line
+    if len(line) > LINE_LIMIT_BYTES:
+        raise BrokenChainError("a line is longer than any record")
+    try:
+        try:
+            record = _decode_call(line)
+        except msgspec.ValidationError:
+            record = _decode_event(line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise BrokenChainError("this is no record: its fields are not those of a call or an event") from None
+    if not line.startswith(b'{"seq":%d,' % record.seq):
+        raise BrokenChainError("this is no record: it does not begin with seq")
+    return record
 
 
-_decode_first = msgspec.json.Decoder(_First).decode
+def are_numbered(lines: list[bytes], first: int) -> bool:
+    """Whether each line is a record, as `decode` takes it, and they have the numbers from `first` on; made for many lines."""
+    begins = [b'{"seq":%d,' % seq for seq in range(first, first + len(lines))]
+    if not all(map(bytes.startswith, lines, begins)) or max(map(len, lines)) > LINE_LIMIT_BYTES:
+        return False
+    record: Line
+    for seq, line in enumerate(lines, first):
+        try:
+            record = _decode_call(line)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            try:
+                record = decode(line)  # an event
+            except BrokenChainError:
+                return False
+        if record.seq != seq:
+            return False
+    return True
 
 
 def check_first(line: bytes) -> str:
@@ -193,12 +223,9 @@ def check_first(line: bytes) -> str:
 
     Raises BrokenChainError when no file may begin so.
     """
-    try:
-        first = _decode_first(line)
-    except (msgspec.DecodeError, RecursionError):
-        raise BrokenChainError("this is no record") from None
+    first = decode(line)
     begins = first.seq == 1 and first.prev == GENESIS
-    if not begins and first.event not in FIRST_EVENTS:
+    if not begins and getattr(first, "event", "") not in FIRST_EVENTS:
         raise BrokenChainError(
             f"no file of a trail begins with record {first.seq}: what stood before it is missing"
         )

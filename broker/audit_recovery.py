@@ -12,7 +12,7 @@ from typing import NamedTuple
 import msgspec
 
 from broker.audit_file import Head, TrailFile, read_chain, session_lives
-from broker.audit_record import BrokenChainError, CallLine, Line, prev_of, seq_of
+from broker.audit_record import LINE_LIMIT_BYTES, BrokenChainError, CallLine, Line, decode, prev_of, seq_of
 from broker.audit_rotation import rotated_files
 from protocol.messages import ResultCode
 
@@ -21,24 +21,11 @@ _BLOCK_BYTES = 64 * 1024
 _BEGINNING_BYTES = 96
 
 
-class _Seen(msgspec.Struct):
-    seq: int
-    record_type: str
-    event_id: str
-    session: str
-    event: str = ""
-    oldest_open: int | None = None
-
-
 class Attempt(NamedTuple):
     """An attempt that has no outcome yet."""
 
     seq: int
     session: str
-
-
-_decode_seen = msgspec.json.Decoder(_Seen).decode
-_decode_call = msgspec.json.Decoder(CallLine).decode
 
 
 class OpenAttempts:
@@ -53,13 +40,9 @@ class OpenAttempts:
 
     def seen(self, _offset: int, line: bytes) -> None:
         """Take in a record that another broker wrote. Raises BrokenChainError."""
-        try:
-            record = _decode_seen(line)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            raise BrokenChainError("a record cannot be decoded") from None
-        self.take(record)
+        self.take(decode(line))
 
-    def take(self, record: "_Seen | Line") -> None:
+    def take(self, record: Line) -> None:
         """Take in a record that stands in the trail now."""
         if record.record_type == "attempt":
             self.by_event[record.event_id] = Attempt(record.seq, record.session)
@@ -96,8 +79,8 @@ class Past:
         end = self._file.head.end
         if end == 0:
             return
-        attempts.seen(0, last := _last_line(self._file.fd, end))
-        oldest = _decode_seen(last).oldest_open
+        attempts.take(last := decode(_last_line(self._file.fd, end)))
+        oldest = last.oldest_open
         attempts.by_event.clear()
         if oldest is None:
             return
@@ -130,9 +113,9 @@ class Past:
         for fd in (*self._older, self._file.fd):
             size = os.fstat(fd).st_size
             if first_seq(fd) <= seq and (at := find(fd, seq, size)) < size:
-                line = line_at(fd, at)
-                if seq_of(line) == seq:
-                    return _decode_call(line)
+                record = decode(line_at(fd, at))
+                if record.seq == seq and isinstance(record, CallLine):
+                    return record
         return None
 
 
@@ -161,14 +144,11 @@ def closing_line(attempt: CallLine) -> CallLine:
 
 
 def line_at(fd: int, offset: int) -> bytes:
-    """Return the line that begins at `offset`, without its newline."""
-    line = b""
-    while b"\n" not in line:
-        block = os.pread(fd, _BLOCK_BYTES, offset + len(line))
-        if not block:
-            break
-        line += block
-    return line.partition(b"\n")[0]
+    """Return the line that begins at `offset`, without its newline. Raises BrokenChainError."""
+    line, _, _ = os.pread(fd, LINE_LIMIT_BYTES + 1, offset).partition(b"\n")
+    if len(line) > LINE_LIMIT_BYTES:
+        raise BrokenChainError("a line is longer than any record")
+    return line
 
 
 def first_seq(fd: int) -> int:
@@ -188,7 +168,7 @@ def find_first(fd: int, size: int, reached: Callable[[bytes], bool]) -> int:
     """Return the offset of the first line whose beginning is `reached`, which stays true once it is true."""
     low, high = 0, size
     while high - low > _BLOCK_BYTES:
-        start = _line_start(fd, (low + high) // 2)
+        start = _line_start(fd, (low + high) // 2, high)
         if start >= high:
             break
         if not reached(os.pread(fd, _BEGINNING_BYTES, start)):
@@ -196,11 +176,20 @@ def find_first(fd: int, size: int, reached: Callable[[bytes], bool]) -> int:
         else:
             high = start
     while low < high and not reached(os.pread(fd, _BEGINNING_BYTES, low)):
-        low += len(line_at(fd, low)) + 1
+        low = _next_line(fd, low, high)
     return low
 
 
-def _line_start(fd: int, offset: int) -> int:
+def _line_start(fd: int, offset: int, end: int) -> int:
     if offset == 0 or os.pread(fd, 1, offset - 1) == b"\n":
         return offset
-    return offset + len(line_at(fd, offset)) + 1
+    return _next_line(fd, offset, end)
+
+
+def _next_line(fd: int, offset: int, end: int) -> int:
+    """Return the offset behind the first newline from `offset` on, `end` if none is before that."""
+    while offset < end and (block := os.pread(fd, min(_BLOCK_BYTES, end - offset), offset)):
+        if (newline := block.find(b"\n")) >= 0:
+            return offset + newline + 1
+        offset += len(block)
+    return end

@@ -11,7 +11,16 @@ from hashlib import sha256
 import msgspec
 
 from broker.audit_reading import Source, line_blocks, opened, settled_size
-from broker.audit_record import GENESIS, BrokenChainError, check, check_first, check_torn, seq_of
+from broker.audit_record import (
+    GENESIS,
+    BrokenChainError,
+    are_numbered,
+    check,
+    check_first,
+    check_torn,
+    decode,
+    seq_of,
+)
 
 
 class Fault(msgspec.Struct, frozen=True):
@@ -54,7 +63,8 @@ def verify(sources: list[Source], head: str | None = None) -> Verdict:
         if number > following and _pruned(sources[:number]):
             verdict = _nothing_yet(head)
         following = number + 1
-        _File(source.name, fd, verdict).verify(is_last=source is sources[-1])
+        is_last = source is sources[-1]
+        _File(source, fd, verdict).verify(is_last=is_last, is_only=len(sources) == 1)
         if verdict.fault is not None:
             break
     return verdict
@@ -72,35 +82,37 @@ def _pruned(older: list[Source]) -> bool:
 class _File:
     """One file on its way through `verify`."""
 
-    def __init__(self, path: str, fd: int, verdict: Verdict) -> None:
-        self._path = path
+    def __init__(self, source: Source, fd: int, verdict: Verdict) -> None:
+        self._source = source
         self._fd = fd
         self._verdict = verdict
         self._line = 0
         self._offset = 0
 
-    def verify(self, *, is_last: bool) -> None:
+    def verify(self, *, is_last: bool, is_only: bool) -> None:
         try:
             try:
-                self._go_on(is_last=is_last)
+                self._go_on(is_last=is_last, is_only=is_only)
             except BrokenChainError:
                 # A torn line may have been set aside and written over while it was read: once more from there.
-                self._go_on(is_last=is_last)
+                self._go_on(is_last=is_last, is_only=is_only)
         except BrokenChainError as error:
-            self._verdict.fault = Fault(self._path, self._line + 1, str(error))
+            self._verdict.fault = Fault(self._source.name, self._line + 1, str(error))
         self._verdict.bytes += self._offset
 
-    def _go_on(self, *, is_last: bool) -> None:
+    def _go_on(self, *, is_last: bool, is_only: bool) -> None:
         size = settled_size(self._fd)
         for block in line_blocks(self._fd, self._offset, size):
             self._check(block)
         if self._offset < size:
             self._take_torn(os.pread(self._fd, size - self._offset, self._offset), is_last=is_last)
+        if self._line == 0 and not is_only:
+            raise BrokenChainError("it holds no record, and other files of the trail stand beside it")
 
     def _check(self, block: list[bytes]) -> None:
         if not block:
             return
-        if self._verdict.records == 0:
+        if self._line == 0:
             self._begin(block[0])
         # A block at once is faster than line by line; where it is not whole, line by line to the fault.
         hashes = [sha256(line[:-75] + b"}").hexdigest() for line in block]
@@ -108,17 +120,14 @@ class _File:
         ends = "".join(
             [f',"prev":"{prev}","hash":"{own}"}}' for prev, own in zip(prevs, hashes, strict=False)]
         )
-        if b"".join([line[-149:] for line in block]) == ends.encode() and self._is_numbered(block):
+        following = self._verdict.last_seq + 1
+        if b"".join([line[-149:] for line in block]) == ends.encode() and are_numbered(block, following):
             self._take(block, hashes)
             return
         for line in block:
-            self._take(
-                [line], [check(line, self._verdict.last_seq + 1, self._verdict.head.encode()).decode()]
-            )
-
-    def _is_numbered(self, block: list[bytes]) -> bool:
-        before = self._verdict.last_seq
-        return (seq_of(block[0]), seq_of(block[-1])) == (before + 1, before + len(block))
+            own = check(line, self._verdict.last_seq + 1, self._verdict.head.encode())
+            decode(line)
+            self._take([line], [own.decode()])
 
     def _take(self, block: list[bytes], hashes: list[str]) -> None:
         verdict = self._verdict
@@ -131,13 +140,20 @@ class _File:
         self._offset += sum(map(len, block)) + len(block)
 
     def _begin(self, line: bytes) -> None:
-        check(line, None, None)
+        """Take in how the file begins: as one may, and with the number that its name has."""
         verdict = self._verdict
-        verdict.first_prev = verdict.head = check_first(line)
-        verdict.first_seq = seq_of(line)
-        verdict.last_seq = verdict.first_seq - 1
-        if verdict.wanted == verdict.first_prev:
-            verdict.wanted_seq = verdict.last_seq
+        if verdict.records:
+            check(line, verdict.last_seq + 1, verdict.head.encode())
+        else:
+            check(line, None, None)
+        before, first = check_first(line), seq_of(line)
+        if self._source.keeper is not None and first != int(self._source.name.rpartition(".")[2]):
+            raise BrokenChainError(f"the file's name is not that of one that begins with record {first}")
+        if verdict.records == 0:
+            verdict.first_prev = verdict.head = before
+            verdict.first_seq, verdict.last_seq = first, first - 1
+            if verdict.wanted == before:
+                verdict.wanted_seq = first - 1
 
     def _take_torn(self, rest: bytes, *, is_last: bool) -> None:
         """Accept the beginning of the next record, which a broker leaves that is killed while it writes."""
