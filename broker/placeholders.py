@@ -36,8 +36,8 @@ _SPOKEN_OF = Expression(
     r"(?i)[A-Za-z_][A-Za-z0-9_.]*(?:key|token|secret|passw|_pass|credential|encryption|signature|auth|type|error)[A-Za-z0-9_.]*$"
 )
 _TECHNICAL = Expression(
-    r"(?i)(?:ed|curve|secp|rsa|des|aes|pbkdf|argon|[hrep]s|u?int|float|win|ipv?|http|tls|v)[0-9]{1,5}(?:[a-z][0-9])?$|x(?:448|25519)$"
-    r"|p(?:192|224|256|384|521)$|(?:b64|b58|s3|k8s|i18n|ec2|h2)$|(?:x509|pkcs[0-9]{1,2}|sha[0-9]{1,3}|md[45]|base[0-9]{2}|oauth[12]|utf[0-9]{1,2})[a-z]*$"
+    r"(?i)(?:ed|curve|secp|rsa|des|aes|pbkdf|argon|[hrep]s|u?int|float|win|i?pv?|http|tls|v)[0-9]{1,5}(?:[a-z][0-9])?$|x(?:448|25519)$"
+    r"|p(?:192|224|256|384|521)$|(?:b64|b58|u8|u16|u32|u64|s3|k8s|i18n|ec2|h2)$|(?:x509|pkcs[0-9]{1,2}|sha[0-9]{1,3}|md[45]|base[0-9]{2}|o?auth[12]|utf[0-9]{1,2})[a-z]*$"
 )
 _IDENTIFIER = Expression(
     r"(?i)(?:[a-z_][a-z0-9_.]*)?(?:key|token|secret|pass|pwd|cred|encryption|signature|auth|type|error)[a-z0-9_.]*$"
@@ -105,11 +105,9 @@ def _says_stand_in(value: str, low: str) -> bool:
     """`your-token`, `xxxx`, `example1`: with a part that says so. It comes up by chance too, and in what people choose."""
     data = low.encode(errors="replace")
     parts = [spans[0] for spans in _stand_in_parts().each(data, 0, len(data))]
-    if not parts:
-        return False
-    if max(stop - start for start, stop in parts) >= TELLING_PART:
+    if any(stop - start >= TELLING_PART for start, stop in parts):
         return True
-    if is_chance(value):
+    if not parts or is_chance(value):
         return False
     if any(not data[start:stop].isalpha() or _stands_alone(data, start, stop) for start, stop in parts):
         return True
@@ -216,13 +214,20 @@ def _is_identifier(value: str, *, code: bool) -> bool:
     if _is_term(value, numbered=code):
         return True
     parts = [part.rstrip("0123456789") if code else part for part in value.split("_")]
-    if (
-        len(parts) > 1
-        and any(parts)
-        and all(_is_wordy(part) or _looks_at(_TECHNICAL, part) for part in parts if part)
-    ):
+    named = all(_is_wordy(part) or _looks_at(_TECHNICAL, part) for part in parts if part)
+    if named and len(parts) > 1 and any(parts):
         return True
-    return _looks_at(_NAME_PATH, value) and not (is_chance(value) and is_gibberish(value))
+    if _looks_at(_NAME_PATH, value):
+        return not (is_chance(value) and is_gibberish(value))
+    return has_digit(value) and _is_type(value)
+
+
+def _is_type(value: str) -> bool:
+    """`Uint8Array`, `X509Store`, `OAuth2Client`: words in one, with what is known to have a number."""
+    if len(value) > LONGEST_TERM or not value.isalnum() or is_gibberish(value):
+        return False
+    numbered = [part for part in split(value) if not part.isalpha()]
+    return bool(numbered) and all(_looks_at(_TECHNICAL, part) for part in numbered)
 
 
 def _is_promised(value: str, *, quoted: bool, literal: bool) -> bool:
