@@ -57,9 +57,10 @@ def main(arguments: list[str], default_log: str | None = None) -> int:
         options.log = options.log or default_log or _configured_log()
         return _done(options)
     except StartupError as error:
+        text = "\n".join(map(_printable, str(error).split("\n")))
         if options.as_object and options.json:
-            _print_object({"error": str(error)})
-        raise
+            _print_object({"error": text})
+        raise StartupError(text) from None
 
 
 def _done(options: argparse.Namespace) -> int:
@@ -255,7 +256,22 @@ def _hash(text: str) -> str:
 
 def _print_object(found: object) -> None:
     # What stands in a trail reaches the terminal here too: nothing in it may hide or reorder what is read.
-    print(escaped(msgspec.json.encode(found)).decode())
+    print(escaped(msgspec.json.encode(_encodable(found))).decode())
+
+
+def _encodable(found: object) -> object:
+    """Return the same with every text as UTF-8 can say it: a file's name may be any bytes."""
+    if isinstance(found, str):
+        return found.encode("utf-8", "backslashreplace").decode()
+    if isinstance(found, dict):
+        return {name: _encodable(value) for name, value in found.items()}
+    return list(map(_encodable, found)) if isinstance(found, list | tuple) else found
+
+
+def _printable(text: str) -> str:
+    from broker.audit_show import printable
+
+    return printable(text)
 
 
 def _verify(options: argparse.Namespace) -> int:
@@ -268,7 +284,7 @@ def _verify(options: argparse.Namespace) -> int:
     else:
         width = style_of(sys.stdout).width
         for line in _verdict_lines(verdict, _repair_command(options)):
-            print(folded(line, width, _TEXT_AT))
+            print(folded(_printable(line), width, _TEXT_AT))
     return 0 if verdict.sound else _FAILED
 
 
@@ -280,12 +296,10 @@ def _repair_command(options: argparse.Namespace) -> str:
 
 
 def _verdict_lines(verdict: Verdict, repair: str) -> list[str]:
-    from broker.audit_show import printable
-
     said = []
     if (fault := verdict.fault) is not None:
-        said.append(f"BROKEN  {printable(fault.file)}, line {fault.line}: {printable(fault.why)}")
-        said.append(f"NEXT    keep a copy, then: {printable(repair)}")
+        said.append(f"BROKEN  {fault.file}, line {fault.line}: {fault.why}")
+        said.append(f"NEXT    keep a copy, then: {repair}")
     records = f"records {verdict.first_seq} to {verdict.last_seq}" if verdict.records else "no records"
     said.append(
         f"{'OK    ' if verdict.sound else 'INTACT'}  {records}, {verdict.bytes:,} bytes, head {verdict.head}"
@@ -354,7 +368,7 @@ def _report(options: argparse.Namespace) -> int:
     if options.json:
         _print_object({"html": options.html, "characters": written})
     elif not is_page:
-        print(f"{options.html}: {written:,} characters")
+        print(f"{_printable(options.html)}: {written:,} characters")
     return 0
 
 
@@ -365,7 +379,7 @@ def _repair(options: argparse.Namespace) -> int:
     if options.json:
         _print_object(repaired._asdict())
         return 0
-    print(repaired.said)
+    print(_printable(repaired.said))
     for name in repaired.sealed:
-        print(f"sealed: {name}")
+        print(f"sealed: {_printable(name)}")
     return 0

@@ -13,6 +13,9 @@ from broker.notice import warn
 SHORT = 8
 """Characters at the end of a session's name that tell it from others: they are random."""
 
+_SESSION_CHARACTERS = 100
+"""Twice as many as a broker writes."""
+
 _SESSIONS = 100_000
 _NAMED = 5
 """Jails that are named where the one that was asked for is not there."""
@@ -25,6 +28,11 @@ def jail_of(entry: EventLine) -> str:
     """Return the jail that a `start` names; an empty text if it names none."""
     before, _, rest = entry.detail.partition("jail ")
     return "" if before else rest.rpartition(", policy ")[0]
+
+
+def key_of(entry: Line) -> str:
+    """Return what is remembered of a record's session: its name, which has no end only where somebody forged it."""
+    return entry.session[:_SESSION_CHARACTERS]
 
 
 class Jail:
@@ -50,8 +58,8 @@ class Jail:
     def had(self, entry: Line) -> bool:
         """Return whether the record is of a session that had this jail."""
         if isinstance(entry, EventLine) and entry.event == "start":
-            self._begin(entry.session, jail_of(entry))
-        return entry.session in self._sessions
+            self._begin(key_of(entry), jail_of(entry))
+        return key_of(entry) in self._sessions
 
     def _begin(self, session: str, jail: str) -> None:
         known, name, most = (

@@ -1,41 +1,52 @@
 """Reading a trail for a person: its files in order, its lines forwards and backwards, its records decoded.
 
 Always true: memory stays bounded however long the trail is; nothing is written and no lock is kept while
-reading; a file that is being appended to is read up to the end of a whole record.
+reading; a file that is being appended to is read up to the end of a whole record; what was deleted before it could be
+read is said. Times are what the clock said, which may have been set back: records are in the order of their numbers.
 """
 
 import errno
 import os
 import stat
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from typing import NamedTuple
 
 import msgspec
 
 from broker.audit_file import TrailFaultError, lock_to_read, unfit, unlock_read
-from broker.audit_record import LINE_LIMIT_BYTES, CallLine, EventLine, Line
-from broker.audit_recovery import find, find_first
+from broker.audit_record import LINE_LIMIT_BYTES, BrokenChainError, CallLine, EventLine, Line
+from broker.audit_recovery import first_seq
 from broker.audit_rotation import rotated_files
 from broker.notice import warn
 
-BLOCK_BYTES = 1024 * 1024
+BLOCK_BYTES = LINE_LIMIT_BYTES + 1
+"""The longest line that a record may be, and its newline."""
+
 _LOCK_TRIES = 100
 
 
 _decode_call = msgspec.json.Decoder(CallLine).decode
 _decode_event = msgspec.json.Decoder(EventLine).decode
 _IS_EVENT = b'"record_type":"event"'
+_TS_FIELD = b',"ts":"'
 _BEGINNING_BYTES = 96
 """What stands before `event_id` is shorter; and no text of a record holds a quote that is not escaped."""
 
 _TS_CHARACTERS = 27
+_TS_SEPARATORS = "--T::."
+_FIRST_TS = "1970"
+"""No clock of Linux is before that year; one that was never set stands in it."""
+
 _told: set[tuple[int, int]] = set()
 """Files (device, inode) of which was said that a line is no record: once is enough."""
 
 _foreign: set[str] = set()
 """Trails of which was said whose they are."""
+
+_gone: set[tuple[str, int, int]] = set()
+"""Records (trail, first and last number) of which was said that they were deleted."""
 
 Found = tuple[bytes, Line]
 """A line as it stands in the file, and what it says."""
@@ -51,8 +62,15 @@ def decode(line: bytes) -> Line | None:
 
 
 def _is_time(ts: str) -> bool:
-    """Whether a broker could have written this: who forged a line must not end those who sort and draw."""
-    if len(ts) != _TS_CHARACTERS or ts[0] != "2" or ts[-1] != "Z":
+    """Whether a broker could have written this: who forged a line must not end those who sort, draw and print."""
+    # `fromisoformat` alone takes any character between date and time, weeks, and zones.
+    if (
+        len(ts) != _TS_CHARACTERS
+        or ts[4:20:3] != _TS_SEPARATORS
+        or not ts[20:26].isdigit()
+        or ts[26] != "Z"
+        or ts < _FIRST_TS
+    ):
         return False
     try:
         datetime.fromisoformat(ts[:-1])
@@ -62,14 +80,17 @@ def _is_time(ts: str) -> bool:
 
 
 class Source(NamedTuple):
-    """A file to read; `held`: already open, so that it stays the same whatever its name leads to by now.
+    """A file to read; `held`: already open, so that it stays the same whatever its name leads to by now; `size`: up to where.
 
-    `keeper`: of a rotated file, which may vanish, whose trail it is.
+    `keeper`: of a rotated file, which may vanish, whose trail it is; `first` and `last`: the numbers of its records.
     """
 
     name: str
     held: int | None = None
+    size: int | None = None
     keeper: int | None = None
+    first: int = 0
+    last: int = 0
 
 
 def named(paths: list[str]) -> list[Source]:
@@ -86,14 +107,39 @@ def sources_of(path: str) -> list[Source]:
         fd = open_to_read(path)
         try:
             own = os.fstat(fd)
-            older = [Source(name, keeper=own.st_uid) for _, name in rotated_files(path)]
+            older = _older(path, own.st_uid, fd)
             _say_keeper(path, own)
             if os.path.samestat(own, os.stat(path)):
-                return [*older, Source(path, fd)]
+                return [*older, Source(path, fd, settled_size(fd))]
         except BaseException:
             os.close(fd)
             raise
         os.close(fd)
+
+
+def _older(path: str, keeper: int, fd: int) -> list[Source]:
+    found = rotated_files(path)
+    ends = [first - 1 for first, _ in found[1:]] + [number_of_first(fd) - 1]
+    return [
+        Source(name, keeper=keeper, first=first, last=max(last, first))
+        for (first, name), last in zip(found, ends, strict=False)
+    ]
+
+
+def number_of_first(fd: int) -> int:
+    """Return the number of a file's first record, 0 if it has none."""
+    try:
+        return first_seq(fd)
+    except BrokenChainError:
+        return 0
+
+
+def say_deleted(path: str, first: int, last: int) -> None:
+    """Say once that records were deleted before they could be read."""
+    if (path, first, last) not in _gone:
+        _gone.add((path, first, last))
+        which = f"record {first} was" if first == last else f"records {first} to {last} were"
+        warn(f"audit log {path}: {which} deleted meanwhile, and could not be read")
 
 
 def _say_keeper(path: str, own: os.stat_result) -> None:
@@ -103,10 +149,19 @@ def _say_keeper(path: str, own: os.stat_result) -> None:
         warn(f"audit log {path}: belongs to user {own.st_uid}, who may have written what stands in it")
 
 
-def opened(sources: Iterable[Source]) -> Iterator[tuple[Source, int]]:
+def again(sources: list[Source]) -> list[Source]:
+    """Return the same files, to be read once more. Raises OSError."""
+    return [
+        source if source.held is None else source._replace(held=os.dup(source.held)) for source in sources
+    ]
+
+
+def opened(
+    sources: Iterable[Source], gone: Callable[[Source], object] = lambda _: None
+) -> Iterator[tuple[Source, int]]:
     """Yield each source with its descriptor, closed once the next one is asked for. Raises OSError.
 
-    A rotated file that was deleted since it was listed is left out; `verify` sees whether it was the oldest.
+    A rotated file that was deleted since it was listed is given to `gone` and left out.
     """
     waiting = list(sources)
     try:
@@ -117,6 +172,7 @@ def opened(sources: Iterable[Source]) -> Iterator[tuple[Source, int]]:
             except FileNotFoundError:
                 if source.keeper is None:
                     raise
+                gone(source)
                 continue
             try:
                 yield source, fd
@@ -170,19 +226,33 @@ def settled_size(fd: int) -> int:
     return os.fstat(fd).st_size
 
 
+def end_of(source: Source, fd: int) -> int:
+    """Return up to where a source is read: as far as it went when it was listed, or as it goes now."""
+    return settled_size(fd) if source.size is None else source.size
+
+
 def line_blocks(fd: int, start: int, size: int) -> Iterator[list[bytes]]:
     """Yield the whole lines between two offsets, without newline, in lists of about `BLOCK_BYTES`."""
-    rest, offset = b"", start
+    for _, block in placed_blocks(fd, start, size):
+        yield block
+
+
+def placed_blocks(fd: int, start: int, size: int) -> Iterator[tuple[int, list[bytes]]]:
+    """Yield the same, each list with the offset of its first line."""
+    offset = start
+    # Each read begins with a whole line: of a torn one, another broker may have taken the beginning away meanwhile.
     while offset < size and (block := os.pread(fd, min(BLOCK_BYTES, size - offset), offset)):
-        offset += len(block)
-        lines = (rest + block).split(b"\n")
-        rest = lines.pop()
-        if (
-            len(rest) > LINE_LIMIT_BYTES
-        ):  # longer than any record: given out as it is, so that memory stays bounded
-            lines.append(rest)
-            rest = b""
-        yield lines
+        found = block.split(b"\n")
+        rest = found.pop()
+        if not found:
+            if len(block) < BLOCK_BYTES:
+                return
+            found, rest = (
+                [rest],
+                b"",
+            )  # longer than any record: given out as it is, so that memory stays bounded
+        yield offset, found
+        offset += len(block) - len(rest)
 
 
 def lines(fd: int, start: int, size: int) -> Iterator[bytes]:
@@ -193,6 +263,12 @@ def lines(fd: int, start: int, size: int) -> Iterator[bytes]:
 
 def lines_backwards(fd: int, size: int) -> Iterator[bytes]:
     """Yield each whole line before `size`, the last one first."""
+    for block in blocks_backwards(fd, size):
+        yield from block
+
+
+def blocks_backwards(fd: int, size: int) -> Iterator[list[bytes]]:
+    """Yield the same in lists of about `BLOCK_BYTES`."""
     offset, rest = size, b""
     torn = True
     while offset > 0:
@@ -204,9 +280,9 @@ def lines_backwards(fd: int, size: int) -> Iterator[bytes]:
         if torn and whole:
             whole.pop()
             torn = False
-        yield from reversed(whole)
+        yield whole[::-1]
     if not torn:
-        yield rest
+        yield [rest]
 
 
 def last_line_end(fd: int, size: int) -> int:
@@ -215,39 +291,59 @@ def last_line_end(fd: int, size: int) -> int:
     return start + os.pread(fd, size - start, start).rfind(b"\n") + 1
 
 
-def _leads_to(path: str, fd: int) -> bool:
-    try:
-        return os.path.samestat(os.stat(path), os.fstat(fd))
-    except FileNotFoundError:
-        return True  # removed: there is nothing else to read
-
-
-def offset_since(fd: int, size: int, ts: str) -> int:
-    """Return where the records of time `ts` (RFC 3339, UTC) and later begin."""
-    wanted = ts.encode()
-    return find_first(fd, size, lambda beginning: _ts_of(beginning) >= wanted)
-
-
-def _ts_of(beginning: bytes) -> bytes:
-    return beginning.partition(b'"ts":"')[2][:27]
-
-
 def entries(sources: list[Source], since: str | None = None) -> Iterator[Found]:
-    """Yield the records of several files, oldest first, from the time `since` on. Raises OSError."""
-    for source, fd in opened(sources):
-        size = settled_size(fd)
-        start = offset_since(fd, size, since) if since else 0
-        yield from _decoded(lines(fd, start, size), source.name, fd)
+    """Yield the records of several files, oldest first, of the time `since` (RFC 3339, UTC) and later. Raises OSError."""
+    yield from _entries(sources, _forwards, since)
 
 
-def entries_backwards(sources: list[Source]) -> Iterator[Found]:
-    """Yield the records of several files, newest first. Raises OSError."""
-    for source, fd in opened(reversed(sources)):
-        yield from _decoded(lines_backwards(fd, settled_size(fd)), source.name, fd)
+def entries_backwards(sources: list[Source], since: str | None = None) -> Iterator[Found]:
+    """Yield the records of several files, newest first, of the time `since` and later. Raises OSError."""
+    yield from _entries(sources[::-1], blocks_backwards, since)
 
 
-def _decoded(found: Iterator[bytes], name: str, fd: int) -> Iterator[Found]:
-    for line in found:
+def _forwards(fd: int, size: int) -> Iterator[list[bytes]]:
+    return line_blocks(fd, 0, size)
+
+
+def _entries(
+    sources: list[Source], blocks: Callable[[int, int], Iterator[list[bytes]]], since: str | None
+) -> Iterator[Found]:
+    gone: list[Source] = []
+    try:
+        for source, fd in opened(sources, gone.append):
+            for block in blocks(fd, end_of(source, fd)):
+                yield from decoded(_later(block, since.encode()) if since else block, source.name, fd)
+    finally:
+        _say_gone(next((source.name for source in sources if source.keeper is None), ""), gone)
+
+
+def _later(block: list[bytes], since: bytes) -> list[bytes]:
+    """Return the lines that are not earlier than `since`, those too whose time is not where a broker writes it.
+
+    Nothing is skipped unread: there are clocks that are set back. Decoding it all would take several times as long.
+    """
+    return [
+        line
+        for line in block
+        if (at := line.find(_TS_FIELD, 0, _BEGINNING_BYTES)) < 0 or line[at + 7 : at + 34] >= since
+    ]
+
+
+def _say_gone(path: str, gone: list[Source]) -> None:
+    """Say of which records the files were deleted: in one line, unless somebody deleted here and there."""
+    runs: list[tuple[int, int]] = []
+    for source in sorted(gone, key=lambda source: source.first):
+        if runs and runs[-1][1] + 1 == source.first:
+            runs[-1] = (runs[-1][0], source.last)
+        else:
+            runs.append((source.first, source.last))
+    for first, last in runs:
+        say_deleted(path, first, last)
+
+
+def decoded(block: Iterable[bytes], name: str, fd: int) -> Iterator[Found]:
+    """Yield the records of lines of a file; what is none is said, the first time."""
+    for line in block:
         if (entry := decode(line)) is not None:
             yield line, entry
         else:
@@ -266,21 +362,3 @@ def _tell(name: str, fd: int) -> None:
                 f"audit log {name}, line {number}: is no record, and left out; audit verify says what is wrong"
             )
             return
-
-
-def follow(path: str, after_seq: int) -> Iterator[Found | None]:
-    """Yield the records after number `after_seq` as they are written; None when there is none to read yet."""
-    while True:
-        # Not the newest file alone: a trail may have been rotated more than once since it was looked at.
-        for source, fd in opened(sources_of(path)):
-            offset = find(fd, after_seq + 1, settled_size(fd))
-            while True:
-                size = settled_size(fd)
-                if size > offset:
-                    for line, entry in _decoded(lines(fd, offset, size), source.name, fd):
-                        after_seq = entry.seq
-                        yield line, entry
-                    offset = max(offset, last_line_end(fd, size))
-                if offset >= os.fstat(fd).st_size and not _leads_to(path, fd):
-                    break
-                yield None

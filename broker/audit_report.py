@@ -1,20 +1,23 @@
 """`audit report`: the sums over a trail and its newest records as one page that needs nothing but a browser.
 
 Always true: every text from the trail is shown printable and escaped; memory is bounded by the number of rows
-asked for.
+asked for: of a text in them no more is kept than a broker writes.
 """
 
 from collections.abc import Iterable, Iterator
 from html import escape
+from itertools import islice
+from typing import NamedTuple
 
 from broker.audit_jails import SHORT
 from broker.audit_page import FOOT, HEAD
-from broker.audit_reading import entries, sources_of
+from broker.audit_reading import again, entries, sources_of
 from broker.audit_record import EventLine, Line
 from broker.audit_selection import Selection
-from broker.audit_show import detail_of, duration, newest, printable, size
+from broker.audit_show import detail_of, duration, newest_first, printable, size
 from broker.audit_tally import SHOWN, Moment, Tally, code_of, kind
 from broker.audit_target import write_page
+from broker.audit_text import COMMAND_CHARACTERS
 from broker.cells import fitted
 
 _COLUMNS = 60
@@ -23,6 +26,8 @@ _REASONS = 20
 _WIDTH, _HEIGHT, _LEFT, _BOTTOM = 1100, 240, 46, 26
 _LABEL = 110
 _NAME = 20
+_CODE_CHARACTERS = 100
+_ROWS_STAND_HERE = "\0"
 _NUMBERS = frozenset({"Calls", "Refused", "Time", "Exit", "Out", "Err", "Seq"})
 _KEY = (
     '<p class="key"><span class="ran">ran</span><span class="refused">refused</span>'
@@ -37,12 +42,18 @@ def write_report(path: str, selection: Selection, rows: int, target: str) -> int
     Raises OSError.
     """
     tally = Tally()
-    tally.add_all(entries(sources_of(path), selection.since), selection)
-    shown = [entry for _, entry in newest(path, selection, rows)]
+    sources = sources_of(path)
+    tally.add_all(entries(again(sources), selection.since), selection)
+    shown = [_row(entry) for _, entry in islice(newest_first(sources, selection), rows)]
     return write_page(target, _page(path, tally, shown), path)
 
 
-def _page(path: str, tally: Tally, shown: list[Line]) -> Iterator[str]:
+class _Row(NamedTuple):
+    code: str
+    html: str
+
+
+def _page(path: str, tally: Tally, shown: list[_Row]) -> Iterator[str]:
     yield HEAD
     yield f'<h1>Audit report</h1><p class="soft">{_text(path)}, {_span(tally)}</p>'
     yield _tiles(tally)
@@ -54,11 +65,13 @@ def _page(path: str, tally: Tally, shown: list[Line]) -> Iterator[str]:
         yield _section("Calls by code", _bars(_by_code(tally)))
         yield "</div>"
         yield from _tables(tally)
-    yield _records(shown)
+    yield from _records(shown)
     yield FOOT
 
 
 def _text(text: str) -> str:
+    if len(text) > COMMAND_CHARACTERS:
+        text = text[:COMMAND_CHARACTERS] + "…"
     return escape(printable(text))
 
 
@@ -69,7 +82,7 @@ def _span(tally: Tally) -> str:
 
 
 def _when(ts: str) -> str:
-    return escape(ts[:19].replace("T", " "))
+    return _text(ts[:19].replace("T", " "))
 
 
 def _section(title: str, content: str) -> str:
@@ -211,33 +224,38 @@ def _table(headings: Iterable[str], rows: Iterable[str], name: str = "") -> str:
     return f"<table{name}><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
 
 
-def _records(shown: list[Line]) -> str:
-    codes = sorted({entry.code for entry in shown if not isinstance(entry, EventLine) and entry.code})
-    options = "".join(f"<option>{_text(code)}</option>" for code in codes)
+def _records(shown: list[_Row]) -> Iterator[str]:
+    options = "".join(f"<option>{code}</option>" for code in sorted({row.code for row in shown if row.code}))
     search = (
         '<div class="search"><input id="words" type="search" placeholder="Search" aria-label="Search the records">'
         f'<select id="code" aria-label="Code"><option value="">every code</option>{options}</select>'
         f'<span id="shown" class="soft">{len(shown)} rows</span></div>'
     )
     headings = ("Seq", "Time (UTC)", "Verdict", "Exit", "Time", "Out", "Err", "Command and reason", "Session")
-    rows = (_row(entry) for entry in reversed(shown))
-    return _section(f"Newest {len(shown):,} records", search + _table(headings, rows, "records"))
+    table = search + _table(headings, [_ROWS_STAND_HERE], "records")
+    before, _, after = _section(f"Newest {len(shown):,} records", table).partition(_ROWS_STAND_HERE)
+    yield before
+    yield from (row.html for row in shown)
+    yield after
 
 
-def _row(entry: Line) -> str:
+def _row(entry: Line) -> _Row:
     if isinstance(entry, EventLine):
-        verdict, name, text = entry.event, "event", _text(detail_of(entry))
+        code, verdict, name, text = "", entry.event, "event", _text(detail_of(entry))
         numbers = ("", "", "", "")
     else:
-        verdict, name = entry.code or "no outcome", kind(code_of(entry)) if entry.code else "broke"
+        code, name = entry.code or "", kind(code_of(entry)) if entry.code else "broke"
+        verdict = code or "no outcome"
         dry = "(dry run) " if entry.tool == "explain_command" else ""
         reason = f'<br><span class="soft">{_text(entry.policy_reason)}</span>' if entry.policy_reason else ""
         text = f'<span class="mono">{dry}{_text(entry.command_raw)}</span>{reason}'
         exit_code = "" if entry.exit_code is None else str(entry.exit_code)
         numbers = (exit_code, duration(entry.duration_ms), size(entry.stdout_bytes), size(entry.stderr_bytes))
+    code, verdict = _text(code[:_CODE_CHARACTERS]), _text(verdict[:_CODE_CHARACTERS])
     cells = "".join(f'<td class="number">{number}</td>' for number in numbers)
-    return (
-        f'<tr data-code="{_text(verdict)}"><td class="number">{entry.seq}</td><td class="when">{_when(entry.ts)}</td>'
-        f'<td class="code {name}">{_text(verdict)}</td>{cells}<td class="text">{text}</td>'
+    html = (
+        f'<tr data-code="{verdict}"><td class="number">{entry.seq}</td><td class="when">{_when(entry.ts)}</td>'
+        f'<td class="code {name}">{verdict}</td>{cells}<td class="text">{text}</td>'
         f'<td class="mono soft">{_text(entry.session[-SHORT:])}</td></tr>'
     )
+    return _Row(code, html)

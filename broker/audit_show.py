@@ -1,22 +1,24 @@
 """`audit show`: a trail as a table that a person likes to read, newest last.
 
-Always true: an attempt and its outcome are one row; an attempt without outcome says so; whatever a caller
-wrote cannot move the cursor, change colours or reorder the text: what is not printable is shown escaped.
-Memory is bounded by the number of rows asked for.
+Always true: an attempt and its outcome are one row, however much lies between; an attempt without outcome says so;
+whatever a caller wrote cannot move the cursor, change colours or reorder the text: what is not printable is shown
+escaped. Memory is bounded by the number of rows asked for.
 """
 
 import os
 import shutil
 import sys
 import time
-from collections import deque
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import NamedTuple, TextIO
 
+from broker.audit_following import Place, follow, place_of
 from broker.audit_jails import SHORT
-from broker.audit_reading import Found, entries, entries_backwards, follow, sources_of
+from broker.audit_reading import Found, Source, again, entries, entries_backwards, sources_of
 from broker.audit_record import EventLine, Line, escaped
 from broker.audit_selection import Selection
+from broker.audit_unended import Unended
 from broker.cells import fitted, padded
 
 _TIME = f"{'TIME (UTC)':19}"
@@ -27,7 +29,7 @@ _COMMAND_ROOM = 24
 """Characters that a command needs to be told from others: a column that leaves less is left out."""
 
 _POLL_S = 0.2
-_REMEMBERED = 10_000
+_COLUMNS_DIGITS = 6
 _COLOURS = {
     "OK": 32,
     "OUTPUT_TRUNCATED": 32,
@@ -37,23 +39,6 @@ _COLOURS = {
     "event": 36,
 }
 _REFUSED = 31
-
-
-class Rows:
-    """Turns records, newest first, into rows: an attempt whose outcome was seen is left out."""
-
-    def __init__(self) -> None:
-        self._ended: dict[str, None] = {}
-
-    def wants(self, entry: Line) -> bool:
-        """Whether the record is a row of its own."""
-        if entry.record_type == "attempt":
-            return entry.event_id not in self._ended
-        if entry.record_type == "outcome":
-            self._ended[entry.event_id] = None
-            if len(self._ended) > _REMEMBERED:
-                del self._ended[next(iter(self._ended))]
-        return True
 
 
 class Layout(NamedTuple):
@@ -95,21 +80,21 @@ def style_of(stream: TextIO | None) -> Style:
     if stream is not None and stream.isatty():
         return Style(shutil.get_terminal_size((120, 24)).columns, "NO_COLOR" not in os.environ)
     columns = os.environ.get("COLUMNS", "")
-    return Style(int(columns) if columns.isdecimal() else 0)
+    return Style(int(columns) if columns.isdecimal() and len(columns) <= _COLUMNS_DIGITS else 0)
 
 
-def newest(path: str, selection: Selection, limit: int, *, every: bool = False) -> list[Found]:
-    """Return the newest `limit` rows of a trail, newest last; `every`: attempts too. Raises OSError."""
-    rows = Rows()
-    found: deque[Found] = deque()
-    for line, entry in entries_backwards(sources_of(path)):
-        if selection.since and entry.ts < selection.since:
-            break
-        if (every or rows.wants(entry)) and selection.takes(entry):
-            found.appendleft((line, entry))
-            if len(found) == limit:
-                break
-    return list(found)
+def newest_first(sources: list[Source], selection: Selection, *, every: bool = False) -> Iterator[Found]:
+    """Yield the rows of some files, newest first; `every`: all attempts too. Raises OSError."""
+    return _rows(sources, selection, every=every, backwards=True)
+
+
+def _rows(
+    sources: list[Source], selection: Selection, *, every: bool, backwards: bool = False
+) -> Iterator[Found]:
+    unended = None if every else Unended(sources)
+    for line, entry in (entries_backwards if backwards else entries)(sources, selection.since):
+        if selection.takes(entry) and (unended is None or not unended.leaves_out(entry)):
+            yield line, entry
 
 
 def show(path: str, selection: Selection, *, limit: int, following: bool, as_json: bool) -> bool:
@@ -117,45 +102,27 @@ def show(path: str, selection: Selection, *, limit: int, following: bool, as_jso
 
     `as_json`: every record as it stands in the file, attempts too. Returns whether there was any. Raises OSError.
     """
-    last, some = _last_seq(path) if following else 0, False
-    if limit or following:
-        found = iter(newest(path, selection, limit, every=as_json) if limit else ())
+    sources = sources_of(path)
+    place, some = _end(again(sources)) if following else None, False
+    found: Iterator[Found]
+    if limit:
+        rows = newest_first(sources, selection, every=as_json)
+        found = reversed(list(islice(rows, min(limit, sys.maxsize))))
     else:
-        found = _every(path, selection) if as_json else _every_row(path, selection)
+        found = _rows([] if following else sources, selection, every=as_json)
     style = style_of(sys.stdout)
     if not as_json:
         print(headings(style))
     for line, entry in found:
         _print(line, entry, style, as_json=as_json)
-        last, some = max(last, entry.seq), True
-    if following:
-        _follow(path, last, selection, style, as_json=as_json)
+        some = True
+    if place is not None:
+        _follow(path, place, selection, style, as_json=as_json)
     return some
 
 
-def _every(path: str, selection: Selection) -> Iterator[Found]:
-    for line, entry in entries(sources_of(path), selection.since):
-        if selection.takes(entry):
-            yield line, entry
-
-
-def _every_row(path: str, selection: Selection) -> Iterator[Found]:
-    """Yield all rows, oldest first, and at the end the attempts that have no outcome yet."""
-    waiting: dict[str, Found] = {}
-    for line, entry in _every(path, selection._replace(codes=())):
-        if entry.record_type == "attempt":
-            waiting[entry.event_id] = line, entry
-            if len(waiting) > _REMEMBERED:
-                del waiting[next(iter(waiting))]
-            continue
-        waiting.pop(entry.event_id, None)
-        if selection.takes(entry):
-            yield line, entry
-    yield from (found for found in waiting.values() if selection.takes(found[1]))
-
-
-def _follow(path: str, last: int, selection: Selection, style: Style, *, as_json: bool) -> None:
-    for found in follow(path, last):
+def _follow(path: str, place: Place, selection: Selection, style: Style, *, as_json: bool) -> None:
+    for found in follow(path, place):
         if found is None:
             print(end="", flush=True)
             time.sleep(_POLL_S)
@@ -163,10 +130,8 @@ def _follow(path: str, last: int, selection: Selection, style: Style, *, as_json
             _print(*found, style, as_json=as_json)
 
 
-def _last_seq(path: str) -> int:
-    for _, entry in entries_backwards(sources_of(path)):
-        return entry.seq
-    return 0
+def _end(sources: list[Source]) -> Place:
+    return next(map(place_of, entries_backwards(sources)), Place())
 
 
 def _print(line: bytes, entry: Line, style: Style, *, as_json: bool) -> None:
@@ -181,7 +146,7 @@ def _print(line: bytes, entry: Line, style: Style, *, as_json: bool) -> None:
 def table_lines(entry: Line, style: Style) -> Iterable[str]:
     """Return the lines of a record's row: a second one for the reason of what did not simply run."""
     layout = layout_of(style.width)
-    when = layout.time(entry.ts[:19].replace("T", " "))
+    when = layout.time(printable(entry.ts[:19].replace("T", " ")))
     if isinstance(entry, EventLine):
         session = f"{entry.session[-SHORT:]}  " if entry.event == "start" else ""
         return [_row(when, "event", entry.event, session + detail_of(entry), style)]

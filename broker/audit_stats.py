@@ -52,10 +52,14 @@ def _counted(counts: Counter[str]) -> Iterator[str]:
 def _summary(tally: Tally) -> Iterator[str]:
     yield (
         f"{tally.calls:,} call{_s(tally.calls)} ({tally.dry_runs:,} dry run{_s(tally.dry_runs)}) in {len(tally.sessions):,} "
-        f"session{_s(len(tally.sessions))}, {tally.first_ts[:19]}Z to {tally.last_ts[:19]}Z"
+        f"session{_s(len(tally.sessions))}, {_time(tally.first_ts)}Z to {_time(tally.last_ts)}Z"
     )
     counts = ", ".join(f"{tally.kinds[name]:,} {name}" for name in SHOWN)
     yield f"{counts}, {tally.kinds['asked']:,} only asked whether they may"
+
+
+def _time(ts: str) -> str:
+    return printable(ts[:19])
 
 
 def _s(count: int) -> str:
@@ -104,7 +108,7 @@ def _slowest(tally: Tally) -> Iterator[str]:
     if tally.slowest:
         yield from ("", "SLOWEST")
     for slow in sorted(tally.slowest, reverse=True):
-        yield f"  {duration(slow.duration_ms):>8}  {slow.ts[:19].replace('T', ' ')}  {printable(slow.command)}"
+        yield f"  {duration(slow.duration_ms):>8}  {_time(slow.ts).replace('T', ' ')}  {printable(slow.command)}"
 
 
 def _over_time(series: list[Moment], characters: int) -> Iterator[str]:
@@ -114,7 +118,7 @@ def _over_time(series: list[Moment], characters: int) -> Iterator[str]:
     most = max(moment.total for moment in series)
     for moment in series:
         bar = _bar(moment, characters / most)
-        yield f"  {moment.label:16}  {bar:{characters + 2}} {moment.total:>8,}"
+        yield f"  {printable(moment.label):16}  {bar:{characters + 2}} {moment.total:>8,}"
 
 
 def _bar(moment: Moment, scale: float) -> str:

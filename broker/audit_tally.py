@@ -1,7 +1,7 @@
 """Sums over a trail: calls by program and code, refusals by reason, the slowest, and how it went over time.
 
 Always true: memory is bounded whatever stands in the trail, names that callers invented too: what does not
-fit is counted together. Percentiles come from a histogram whose steps are a tenth apart.
+fit is counted together, and a name without end is cut. Percentiles come from a histogram whose steps are a tenth apart.
 """
 
 import heapq
@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
-from broker.audit_jails import jail_of
+from broker.audit_jails import jail_of, key_of
 from broker.audit_reading import Found
 from broker.audit_record import CallLine, EventLine, Line
 from broker.audit_selection import Selection
@@ -33,6 +33,7 @@ _REASONS = 2_000
 _SESSIONS = 100_000
 _MOMENTS = 5_000
 _REASON_CHARACTERS = 200
+_NAME_CHARACTERS = 1_000
 _STEP = 1.1
 
 
@@ -141,6 +142,7 @@ class Tally:
         self.last_ts = ""
         self._unnamed_jail = NO_JAIL
         self._jail_of: dict[str, str] = {}
+        self._jail_names: dict[str, str] = {}
         self._moments: dict[str, Counter[str]] = {}
         self._moment_characters = 16  # of a time: up to its minute
 
@@ -159,24 +161,26 @@ class Tally:
 
     def add(self, entry: Line) -> None:
         """Add one record; attempts only say that their session was there."""
-        self.first_ts = self.first_ts or entry.ts
-        self.last_ts = entry.ts
+        if entry.ts < self.first_ts or not self.first_ts:
+            self.first_ts = entry.ts
+        self.last_ts = max(self.last_ts, entry.ts)
         if len(self.sessions) < _SESSIONS:
-            self.sessions.add(entry.session)
+            self.sessions.add(key_of(entry))
         if isinstance(entry, EventLine):
             self.events[_bounded(entry.event, self.events, _PROGRAMS)] += 1
             if entry.event == "start" and len(self._jail_of) < _SESSIONS:
-                self._jail_of[entry.session] = jail_of(entry)
+                jail = _bounded(jail_of(entry), self._jail_names, _PROGRAMS)
+                self._jail_of[key_of(entry)] = self._jail_names.setdefault(jail, jail)
         elif entry.record_type == "outcome":
             self._add_outcome(entry)
 
     def _add_outcome(self, entry: CallLine) -> None:
-        code = code_of(entry)
-        what = kind(code)
-        self.codes[_bounded(code, self.codes, _PROGRAMS)] += 1
+        what = kind(code_of(entry))
+        code = _bounded(code_of(entry), self.codes, _PROGRAMS)
+        self.codes[code] += 1
         self.kinds[what] += 1
         self.dry_runs += entry.tool == "explain_command"
-        jail = _bounded(self._jail_of.get(entry.session, self._unnamed_jail), self.jails, _PROGRAMS)
+        jail = _bounded(self._jail_of.get(key_of(entry), self._unnamed_jail), self.jails, _PROGRAMS)
         self.jails.setdefault(jail, Counter())[what] += 1
         if what != "asked":
             self._add_moment(entry.ts, what)
@@ -228,6 +232,8 @@ class Tally:
 
 
 def _bounded(name: str, known: Collection[str], limit: int) -> str:
+    if len(name) > _NAME_CHARACTERS:
+        name = name[:_NAME_CHARACTERS] + "…"
     return name if name in known or len(known) < limit else OTHER
 
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from broker import audit_reading, audit_verify
-from broker.audit_reading import entries_backwards, follow, sources_of
+from broker.audit_following import Place, follow, place_of
+from broker.audit_reading import entries_backwards, sources_of
 from broker.audit_record import GENESIS
 from tests.support.opened_trail import files_of, open_trail, records, run, verified
 
@@ -113,7 +114,7 @@ def test_a_torn_line_that_is_set_aside_while_it_is_read_is_no_break(
 
 def test_what_a_reader_follows_is_whole_however_often_the_trail_is_rotated(path: Path) -> None:
     before = records(path)[-1]["seq"]
-    following = follow(str(path), before)
+    following = follow(str(path), end_of_trail(path))
     assert next(following) is None
     trail = open_trail(path)
     for turn in range(5):
@@ -123,6 +124,11 @@ def test_what_a_reader_follows_is_whole_however_often_the_trail_is_rotated(path:
     assert [entry.seq for entry in _read_now(following)] == list(
         range(before + 1, records(path)[-1]["seq"] + 1)
     )
+
+
+def end_of_trail(path: Path) -> Place:
+    """Return where a reader stands who has read all."""
+    return place_of(next(entries_backwards(sources_of(str(path)))))
 
 
 def _read_now(following: "Iterator[audit_reading.Found | None]") -> Iterator[audit_reading.Line]:
