@@ -168,6 +168,12 @@ build/main: src/main.c
     assert ("main passed on 20" in shown.stdout, "found" in shown.stdout, shown.stderr) == (True, True, "")
 
 
+def test_make_has_processes_for_as_many_jobs_as_a_large_machine_has(workshop: Workshop) -> None:
+    targets = " ".join(f"job{number}" for number in range(80))
+    workshop.put({"Makefile": f"all: {targets}\n{targets}:\n\t@sleep 0.5\n"})
+    _work(workshop, "make -j80")
+
+
 def test_the_policy_for_make_in_the_readme_builds_and_runs_what_it_built() -> None:
     (policy,) = [block.text for block in blocks(README, "toml") if 'allow = ["make"]' in block.text]
     with Workshop(policy, HERE, runnable=None) as own:
@@ -195,6 +201,13 @@ def test_node_runs_tests_and_scripts(workshop: Workshop) -> None:
     _work(workshop, "node --test check.js")
 
 
+_MANY_FILES = """\
+const fs = require('node:fs/promises')
+require('node:test')('many files at once', () =>
+  Promise.all(Array.from({ length: 600 }, () => fs.open('check.js').then((file) => file.stat().then(() => file.close())))))
+"""
+
+
 def test_node_runs_scripts_that_move_files_start_tools_and_need_memory(workshop: Workshop) -> None:
     scripts = {"build": "rm -rf dist && mkdir -p dist && cp check.js dist/ && tool", "test": "node --test"}
     workshop.put(
@@ -202,6 +215,7 @@ def test_node_runs_scripts_that_move_files_start_tools_and_need_memory(workshop:
             "package.json": json.dumps({"name": "demo", "version": "1.0.0", "scripts": scripts}),
             "check.js": "",
             "memory.test.js": "new WebAssembly.Memory({ initial: 1 })\n",
+            "files.test.js": _MANY_FILES,
             "node_modules/tool/tool.js": "#!/usr/bin/env node\nconsole.log('the tool ran')\n",
             "node_modules/.bin/empty": "",
         },
@@ -212,7 +226,7 @@ def test_node_runs_scripts_that_move_files_start_tools_and_need_memory(workshop:
     assert "the tool ran" in _work(workshop, "npm run build").result.stdout
     assert (workshop.jail / "dist/check.js").exists()
     _work(workshop, "npm test")
-    _work(workshop, "node --test memory.test.js")
+    _work(workshop, "node --test memory.test.js files.test.js")
 
 
 def test_python_runs_unit_tests(workshop: Workshop) -> None:
