@@ -2,15 +2,19 @@
 
 import json
 import re
+import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from broker.audit_command import main
-from broker.audit_record import digest
+from broker.audit_jails import Jail
+from broker.audit_record import EventLine, digest
+from broker.audit_tally import Tally
 from broker.refusal import StartupError
-from tests.support.opened_trail import open_trail, varied_trail
+from tests.support.opened_trail import an_outcome, open_trail, varied_trail
 
 STEERING = "\x1b[31m\x9b2J\u202e<script>"
 READERS = (["show"], ["show", "--json"], ["show", "-n", "0"], ["stats"], ["report", "--html", "page.html"])
@@ -70,6 +74,8 @@ def test_no_field_of_a_forged_record_steers_a_terminal(
         {"ts": "0001-01-01T00:00:00.000000Z"},
         {"ts": "2026-13-01T00:00:00.000000Z"},
         {"ts": "2026-01-01T00:00:00.000000Z" + STEERING},
+        {"ts": "2026-01-01\x1b00:00:00.000000Z"},
+        {"ts": "2026-01-01\u202e00:00:00.000000Z"},
         {"seq": -1},
         {"duration_ms": -1},
         {"duration_ms": 10**400},
@@ -115,3 +121,74 @@ def test_a_start_behind_a_record_of_endless_depth_is_refused_with_its_reason(
     forged.write_bytes(b"".join(line + b"\n" for line in (lines[:1] if place == 0 else lines)))
     with pytest.raises(StartupError, match=r"audit log .*record"):
         open_trail(forged)
+
+
+@pytest.mark.parametrize(
+    "reader", [["verify"], ["verify", "--json"], ["repair"], ["repair", "--json"]], ids=" ".join
+)
+@pytest.mark.parametrize("whole", [True, False])
+def test_the_hash_that_a_forged_first_record_names_steers_no_terminal(
+    forged: Path, capfd: pytest.CaptureFixture[str], reader: list[str], whole: bool
+) -> None:
+    Path(f"{forged}.000000000001").unlink()
+    named = "\\u001b[31m\u202e\u009b2J".encode().ljust(64, b"0")
+    first = forged.read_bytes().splitlines()[0]
+    body = b'%b,"prev":"%b"' % (first.partition(b',"prev":"')[0], named)
+    line = b'%b,"hash":"%b"}\n' % (body, digest(body + b"}").encode())
+    forged.write_bytes(line if whole else line + b"nonsense\n")
+    main([*reader, "--log", str(forged)])
+    said = capfd.readouterr()
+    assert re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", said.out + said.err) is None
+
+
+LONG = "x" * 100_000
+
+
+def _an_event(**fields: Any) -> EventLine:
+    plain = {"seq": 1, "ts": "2026-01-01T00:00:00.000000Z", "event_id": "1", "detail": "", "session": "1"}
+    return EventLine(**{"event": "start", "policy_sha256": "", **plain, **fields})
+
+
+@pytest.mark.parametrize(
+    "forge",
+    [
+        lambda n: an_outcome(session=f"{n}{LONG}"),
+        lambda n: an_outcome(argv=(f"{n}{LONG}",)),
+        lambda n: an_outcome(code=f"{n}{LONG}"),
+        lambda n: an_outcome(code="POLICY_DENIED", policy_reason=f"{n}{LONG}"),
+        lambda n: an_outcome(duration_ms=n, command_raw=f"{n}{LONG}"),
+        lambda n: _an_event(event=f"{n}{LONG}"),
+        lambda n: _an_event(session=f"{n}{LONG}"),
+        lambda n: _an_event(session=str(n), detail=f"jail /{n}{LONG}, policy /x"),
+        lambda n: _an_event(session=str(n), detail=f"jail /{LONG}, policy /x"),
+    ],
+)
+def test_sums_keep_no_name_without_end(forge: Callable[[int], Any]) -> None:
+    tally, jail = Tally(), Jail("/" + LONG)
+    tracemalloc.start()
+    try:
+        for number in range(200):
+            tally.add(forge(number))
+            jail.had(forge(number))
+        assert tracemalloc.get_traced_memory()[0] < 2_000_000
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("field", ["event_id", "command_raw", "policy_reason", "code", "session", "cwd"])
+@pytest.mark.parametrize("kind", ["attempt", "outcome"])
+def test_a_page_of_records_without_end_takes_no_more_memory_than_one_of_long_ones(
+    forged: Path, field: str, kind: str
+) -> None:
+    lines = forged.read_text().splitlines()
+    record = next(found for found in map(json.loads, lines) if found["record_type"] == kind)
+    with forged.open("a") as file:
+        for number in range(40):
+            file.write(json.dumps(record | {"seq": number + 1, field: f"{number}{'x' * 900_000}"}) + "\n")
+    tracemalloc.start()
+    try:
+        assert read(forged, ["report", "--html", "page.html"]) == 0
+        assert tracemalloc.get_traced_memory()[1] < 16_000_000
+    finally:
+        tracemalloc.stop()
+    assert Path("page.html").stat().st_size < 1_000_000

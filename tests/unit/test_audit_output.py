@@ -333,3 +333,45 @@ def test_help_is_folded_to_the_width_and_its_examples_can_still_be_copied(
         commands = re.sub(r" \\\n +", " ", ending)
         for line in whole[name].partition("examples:")[2].partition("\n\n")[0].splitlines():
             assert line.strip().partition("   ")[0] in commands, name
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("form", [[], ["--json"]])
+def test_a_folder_whose_name_is_no_text_is_said_and_ends_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str, form: list[str]
+) -> None:
+    folder = Path(f"{tmp_path}/n\udcff")
+    folder.mkdir(mode=0o700)
+    trail = opened_trail.varied_trail(folder / "audit.jsonl")
+    trail.write_bytes(trail.read_bytes().replace(b"rm -r x", b"ls -r x", 1))
+    page = ["--html", f"{folder}/p\udcfe.html"] if command == "report" else []
+    status = 1 if command == "verify" else 0
+    said = printed(capsys, command, *form, "--log", str(trail), *page, status=status)
+    assert said.encode()
+    if command in ("verify", "repair", "report"):
+        assert "n\\udcff" in said.replace(r"\\u", r"\u")
+    with pytest.raises(StartupError) as caught:
+        main([command, *form, "--log", f"{trail}.none", *page])
+    assert "n\\udcff" in str(caught.value)
+    if form and command != "show":
+        assert json.loads(capsys.readouterr().out) == {"error": str(caught.value)}
+
+
+@pytest.mark.parametrize("command", ["show", "stats", "verify"])
+@pytest.mark.parametrize("columns", ["9" * 5_000, "9" * 30, "0", "1", "\u00b2", "-5", "wide"])
+def test_any_width_is_taken_or_left(
+    path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    command: str,
+    columns: str,
+) -> None:
+    whole = printed(capsys, command, "--log", str(path))
+    monkeypatch.setenv("COLUMNS", columns)
+    said = printed(capsys, command, "--log", str(path))
+    assert columns == "1" or said == whole
+
+
+def test_more_rows_than_any_trail_has_are_all(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    some = printed(capsys, "show", "--log", str(path), "-n", "9" * 30)
+    assert some == printed(capsys, "show", "--log", str(path), "-n", "0")
