@@ -33,6 +33,9 @@ _ROWS = 2_000
 _MOST_ROWS = 10_000
 """What a browser still shows at once, and what fits into memory."""
 
+_DIGITS = 19
+"""A number with fewer is below `sys.maxsize`; one with thousands, `int` does not take."""
+
 _NAME = "hardened-terminal-mcp audit"
 _EXAMPLES = (
     f"{_NAME} show -f",
@@ -239,11 +242,11 @@ def _add_report(commands: "_Commands") -> None:
 def _count(text: str) -> int:
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"{text!r} is no number")
-    return int(text)
+    return int(text) if len(text) < _DIGITS else sys.maxsize
 
 
 def _rows(text: str) -> int:
-    if not text.isdecimal() or not 1 <= int(text) <= _MOST_ROWS:
+    if not text.isdecimal() or len(text) >= _DIGITS or not 1 <= int(text) <= _MOST_ROWS:
         raise argparse.ArgumentTypeError(f"{text!r}: a number from 1 to {_MOST_ROWS} is expected")
     return int(text)
 

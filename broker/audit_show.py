@@ -107,7 +107,7 @@ def show(path: str, selection: Selection, *, limit: int, following: bool, as_jso
     found: Iterator[Found]
     if limit:
         rows = newest_first(sources, selection, every=as_json)
-        found = reversed(list(islice(rows, min(limit, sys.maxsize))))
+        found = reversed(list(islice(rows, limit)))
     else:
         found = _rows([] if following else sources, selection, every=as_json)
     style = style_of(sys.stdout)

@@ -372,6 +372,9 @@ def test_any_width_is_taken_or_left(
     assert columns == "1" or said == whole
 
 
-def test_more_rows_than_any_trail_has_are_all(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    some = printed(capsys, "show", "--log", str(path), "-n", "9" * 30)
+@pytest.mark.parametrize("digits", [18, 19, 30, 5_000])
+def test_more_rows_than_any_trail_has_are_all(
+    path: Path, capsys: pytest.CaptureFixture[str], digits: int
+) -> None:
+    some = printed(capsys, "show", "--log", str(path), "-n", "9" * digits)
     assert some == printed(capsys, "show", "--log", str(path), "-n", "0")

@@ -129,7 +129,7 @@ def test_a_report_goes_to_standard_output_and_to_what_is_no_file(
     assert ended.returncode == 74
 
 
-@pytest.mark.parametrize("rows", ["0", "10001", "-1", "many"])
+@pytest.mark.parametrize("rows", ["0", "10001", "-1", "many", "9" * 5_000])
 def test_a_report_of_no_rows_or_of_all_is_wrong_usage(
     path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], rows: str
 ) -> None:
