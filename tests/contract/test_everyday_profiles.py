@@ -1,10 +1,12 @@
 """The ready-made profiles do what they say: each one's everyday commands work, and leave no trace outside the jail."""
 
+import importlib.metadata
 import json
 import re
 import shutil
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -21,8 +23,8 @@ _YOURS = {"project": "/home/you/src/my-project", "toolchain": "/home/you/.rustup
 """Places that the profiles name in lines for those whose machine needs them."""
 
 
-class _WithCaches(Workshop):
-    """A workshop whose policy follows the advice that names the project's folder."""
+class _OwnFolder(Workshop):
+    """A workshop whose policy names its own folder where a document or a profile has a reader's."""
 
     def _lay_out(self, policy: str) -> None:
         super()._lay_out(_advised(policy, _YOURS["project"], str(self.jail)))
@@ -31,7 +33,7 @@ class _WithCaches(Workshop):
 def _advised(policy: str, example: str, place: str) -> str:
     """Return a policy in which the lines that a profile has for a place count, as if a reader had taken their `#` away."""
     text = re.sub(rf"(?m)^( *)# ((?:\w+ = )?[\[\"].*{re.escape(example)}.*)$", r"\1\2", policy)
-    assert text != policy
+    assert text.replace(example, place) != policy
     return text.replace(example, place)
 
 
@@ -125,7 +127,7 @@ def test_go_builds_vets_and_tests(workshop: Workshop) -> None:
 
 def test_go_keeps_what_it_built_where_the_profile_says_how() -> None:
     text = policy_profiles.with_profiles(SHIPPED.encode(), ["go"]).raw.decode()
-    with _WithCaches(text.replace("\n# writes = true\n", "\nwrites = true\n"), HERE, runnable=None) as own:
+    with _OwnFolder(text.replace("\n# writes = true\n", "\nwrites = true\n"), HERE, runnable=None) as own:
         own.put(_GO)
         _work(own, "go vet ./...")
         _work(own, "go test ./...")
@@ -243,6 +245,26 @@ def test_python_runs_unit_tests(workshop: Workshop) -> None:
         ended = _work(workshop, command).result.stderr
         assert "Ran 1 test" in ended
         assert ended.endswith("OK\n")
+
+
+def _install(names: tuple[str, ...], packages: Path) -> None:
+    """Copy what is installed for these tests into a folder of packages."""
+    for name in names:
+        for file in importlib.metadata.distribution(name).files or ():
+            if file.parts[0] == ".." or file.suffix == ".pyc":
+                continue
+            (packages / file).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(str(file.locate()), packages / file)
+
+
+def test_the_policy_for_pytest_in_the_readme_runs_what_lies_in_the_projects_own_environment() -> None:
+    (policy,) = [block.text for block in blocks(README, "toml") if "PYTHONPATH" in block.text]
+    test = "import subprocess, sys\n\n\ndef test_python(tmp_path):\n    subprocess.run([sys.executable, '-c', ''], check=True)\n"
+    with _OwnFolder(policy, HERE, runnable=None) as own:
+        own.put({"tests/test_python.py": test})
+        packages = own.jail / ".venv/lib/python3.11/site-packages"
+        _install(("pytest", "pluggy", "iniconfig", "packaging", "pygments"), packages)
+        assert "1 passed" in _work(own, "python3 -m pytest -q tests").result.stdout
 
 
 _RUST = """\
