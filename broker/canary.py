@@ -5,16 +5,15 @@ with the trial, or on a program that tries to get past it. A required layer that
 a missing one that is not required is said, with what its absence lets through.
 """
 
-import _thread
 import errno
 import os
-from _queue import SimpleQueue
 from collections.abc import Callable
 from functools import cache
 from typing import Final, NamedTuple
 
 from broker import kernel, landlock, seccomp
 from broker.containment import InForce
+from broker.meanwhile import Meanwhile
 from broker.owned_fd import OwnedFd
 from broker.refusal import StartupError
 
@@ -56,17 +55,15 @@ class Facts(NamedTuple):
 
 def tried_in_thread(trial: Callable[[], bool]) -> bool:
     """Run `trial` in a thread of its own, which confines nobody else. An OSError means no."""
-    answer: SimpleQueue[bool] = SimpleQueue()
 
-    def body() -> None:
+    def body() -> bool:
         try:
             kernel.set_no_new_privs()
-            answer.put(trial())
+            return trial()
         except OSError:
-            answer.put(False)
+            return False
 
-    _thread.start_new_thread(body, ())
-    return answer.get()
+    return Meanwhile(body).result()
 
 
 def _refuses(action: Callable[[], object], *errors: int) -> bool:

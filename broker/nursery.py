@@ -199,8 +199,9 @@ class Nursery:
         except StartupError as error:
             self._ready.put(error)
             return
-        except OSError as error:
-            self._ready.put(StartupError(f"commands cannot be contained: {error.strerror}"))
+        except Exception as error:  # noqa: BLE001 - whatever it is, who makes the nursery waits for it
+            why = error.strerror if isinstance(error, OSError) else error
+            self._ready.put(StartupError(f"commands cannot be contained: {why}"))
             return
         self._ready.put(None)
         while (action := self._orders.get()) is not None:
@@ -222,7 +223,7 @@ class Nursery:
     def _wait_for_task(self, usual: bool) -> None:  # noqa: FBT001 - which of two kinds
         try:
             ready = self._confine_thread(usual)
-        except OSError:
+        except Exception:  # noqa: BLE001 - whatever it is, a task waits for it
             self._lose_thread(usual)
             return
         task = self._seats[usual].wait()

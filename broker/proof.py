@@ -5,7 +5,7 @@ start.
 """
 
 import os
-from _queue import SimpleQueue
+from _queue import Empty, SimpleQueue
 from collections.abc import Callable
 from typing import Final, Protocol
 
@@ -19,6 +19,8 @@ from broker.refusal import ExecutorError, StartupError
 from broker.schema import Limits
 
 PROOF_S: Final = 10.0
+GRACE_S: Final = 2.0
+"""How long its end may take to be told."""
 
 
 class Starts(Protocol):
@@ -54,7 +56,10 @@ def prove(executor: Starts, jail: Jail) -> None:
         executor.start(Job(permitted, jail.fd, _Discarded(), _Discarded()), AT_ONCE, completed.put)
     except ExecutorError as error:
         raise StartupError(f"the proof of containment cannot be run: {error}") from None
-    ended = completed.get()
+    try:
+        ended = completed.get(timeout=PROOF_S + GRACE_S)
+    except Empty:  # a thread that it takes did not come to life
+        raise StartupError("the proof of containment does not end: is there enough memory?") from None
     if ended.exit_code is None:
         raise StartupError(f"the proof of containment cannot be run: {ended.reason}")
     if ended.exit_code not in REFUSED:

@@ -18,8 +18,10 @@ import pytest
 from broker import kernel, temporary
 from broker.elf import loader_of
 from broker.execution import Recorded, Running
+from broker.jail import Jail
 from broker.nursery import NO_THREAD
 from broker.profile import Profile
+from broker.proof import prove
 from broker.refusal import AuditUnavailable, ExecutorError, StartupError
 from broker.schema import Limits
 from broker.syscalls import NUMBER
@@ -547,6 +549,18 @@ def test_a_broker_killed_outright_takes_everything_with_it(tmp_path: Path) -> No
         broker.kill()
         broker.wait(BOUND_S)
     eventually(lambda: not marked(marker), "everything is gone", bound_s=1.0)
+
+
+def test_a_proof_that_does_not_end_stops_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("broker.proof.PROOF_S", 0.0)
+    monkeypatch.setattr("broker.proof.GRACE_S", 0.1)
+
+    class Deaf:
+        def start(self, *_: object) -> None:
+            """Take it, as with a thread that never came to life."""
+
+    with pytest.raises(StartupError, match="does not end"):
+        prove(Deaf(), Jail(str(tmp_path)))  # type: ignore[arg-type]
 
 
 def test_without_its_reaper_nothing_more_is_started(confined: Confined) -> None:
