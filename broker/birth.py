@@ -136,8 +136,8 @@ def _let_one_through(listener_fd: int, answer: "SimpleQueue[tuple[int, int] | St
             if asked.poll(ASKS_MS):
                 kernel.seccomp_continue(listener_fd, kernel.seccomp_receive(listener_fd))
                 return
-    except OSError as error:
-        raise StartupError(f"the frontend cannot be started: {error.strerror}") from None
+    except OSError:
+        return  # the thread itself says what is wrong: without the listener it gets no further
     finally:
         os.close(listener_fd)
 
@@ -158,7 +158,7 @@ def _rlimits(argv: tuple[str, ...]) -> RLimits:
     pairs = [(resource.RLIMIT_CORE, 0), (resource.RLIMIT_NOFILE, OPEN_FILES)]
     if argv[0] == sys.executable:
         pairs.append((resource.RLIMIT_AS, PYTHON_MEMORY_BYTES))
-    return tuple(pairs)
+    return tuple((kind, limits.lowered(kind, value)) for kind, value in pairs)
 
 
 def _rules(argv: tuple[str, ...], path: str) -> tuple[Rule, ...]:

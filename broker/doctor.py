@@ -6,11 +6,14 @@ held.
 
 import errno
 import os
+import sys
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
 from broker import canary, kernel, landlock
+from broker.birth import spawn_frontend
 from broker.canary import Facts
+from broker.frontend_process import Child
 from broker.nursery import Nursery
 from broker.refusal import StartupError
 
@@ -134,6 +137,20 @@ def findings() -> tuple[Finding, ...]:
         )
         for layer, present, required, without, remedy in _CHECKS
     )
+
+
+def try_frontend() -> None:
+    """Start a frontend that imports what serving takes, and wait for its end. Raises StartupError where one would not serve."""
+    null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        trial = (sys.executable, "-I", "-c", "import frontend.mcp_server")
+        child = Child(*spawn_frontend(trial, {"LANG": "C.UTF-8"}, (null, null, null), "best-effort"))
+    finally:
+        os.close(null)
+    if status := child.wait():
+        raise StartupError(
+            f"a frontend would not serve here: its Python ends with {status}; look at `ulimit -a`"
+        )
 
 
 def lines(found: Iterable[Finding]) -> list[str]:

@@ -129,6 +129,7 @@ def _try(settings: Settings, trail: str) -> Policy:
     if os.path.isdir(home):
         startup.check_empty(home)
     nursery.identity_of(settings.file.containment.run_as)
+    doctor.try_frontend()
     return policy
 
 

@@ -30,7 +30,7 @@ def rlimits_for(limits: Limits) -> RLimits:
     ]
     if limits.memory_bytes:
         pairs.append((resource.RLIMIT_AS, limits.memory_bytes))
-    return tuple((kind, _lowered(kind, value)) for kind, value in pairs)
+    return tuple((kind, lowered(kind, value)) for kind, value in pairs)
 
 
 def apply(pid: int, rlimits: RLimits, tasks: int) -> None:
@@ -41,7 +41,7 @@ def apply(pid: int, rlimits: RLimits, tasks: int) -> None:
     pairs = (
         rlimits
         if os.geteuid() == 0
-        else (*rlimits, (resource.RLIMIT_NPROC, _lowered(resource.RLIMIT_NPROC, kernel.tasks() + tasks)))
+        else (*rlimits, (resource.RLIMIT_NPROC, lowered(resource.RLIMIT_NPROC, kernel.tasks() + tasks)))
     )
     try:
         for kind, value in pairs:
@@ -50,6 +50,7 @@ def apply(pid: int, rlimits: RLimits, tasks: int) -> None:
         return
 
 
-def _lowered(kind: int, value: int) -> int:
+def lowered(kind: int, value: int) -> int:
+    """Return `value`, or the hard limit that this process has if that is less: an unprivileged one cannot go above it."""
     hard = resource.getrlimit(kind)[1]
     return value if hard == _INFINITE else min(value, hard)

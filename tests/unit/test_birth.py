@@ -1,6 +1,7 @@
 """A frontend is born confined: what it inherits, what it can read, and that it can do nothing else."""
 
 import os
+import resource
 import signal
 import sys
 from pathlib import Path
@@ -79,6 +80,14 @@ def test_a_frontend_can_make_threads() -> None:
 )
 def test_a_frontend_can_not(code: str) -> None:
     assert attempt(code) in {"PermissionError", "OSError", "BlockingIOError"}
+
+
+def test_a_frontend_gets_no_more_than_its_broker_may_have_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    most = {resource.RLIMIT_NOFILE: 100, resource.RLIMIT_AS: 1_000 * 1024**2}
+    monkeypatch.setattr("broker.limits.resource.getrlimit", lambda kind: (0, most.get(kind, -1)))
+    code = "import resource; print(*map(resource.getrlimit, (resource.RLIMIT_NOFILE, resource.RLIMIT_AS)))"
+    said = output_of(sys.executable, "-I", "-c", code)
+    assert said.strip() == f"{(100, 100)} {(1_000 * 1024**2, 1_000 * 1024**2)}"
 
 
 def test_a_frontend_has_no_capability() -> None:
