@@ -19,6 +19,10 @@ def begin() -> None:
     """From now on a signal ends this process, with 128 and its number."""
     for number in _ENDING:
         _signal.signal(number, _end)
+    # inherited from whoever started us: a signal that is blocked ends nobody, and of an ignored SIGCHLD's children none
+    # can be waited for
+    _signal.pthread_sigmask(_signal.SIG_UNBLOCK, _ENDING)
+    _signal.signal(_signal.SIGCHLD, _signal.SIG_DFL)
 
 
 def leave() -> None:

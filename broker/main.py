@@ -25,6 +25,8 @@ EXIT_OUTPUT = 74
 EXIT_INTERRUPTED = 130
 """128 and the number of SIGINT, as a shell says it."""
 OUTPUT_IS_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_NO_THREAD = "can't start new thread"
+"""What Python's RuntimeError says."""
 
 OPERATOR_COMMANDS = {
     "init": ("broker.init_command", "write a policy to start from, and say what to do next"),
@@ -68,11 +70,12 @@ def _guarded(name: str, main: "Callable[[list[str]], int]") -> int:
     from broker import lean  # noqa: F401 - before anything that imports msgspec
     from broker.refusal import StartupError
 
+    os.umask(os.umask(0o077) & 0o077)  # what we make we can use, whatever whoever started us had taken away
     try:
         _open_missing_streams()
-        return _flushed(main(sys.argv[1:]))
+        return _flushed(_status(main))
     except StartupError as error:
-        print(f"{name}: {error}", file=sys.stderr)
+        _say(f"{name}: {error}")
         return EXIT_CONFIGURATION
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
@@ -82,15 +85,50 @@ def _guarded(name: str, main: "Callable[[list[str]], int]") -> int:
         return _failed(name, error)
 
 
+def _status(main: "Callable[[list[str]], int]") -> int:
+    try:
+        return main(sys.argv[1:])
+    except SystemExit as ended:  # how argparse ends, after help or wrong usage
+        return ended.code if isinstance(ended.code, int) else 0
+
+
 def _failed(name: str, error: Exception) -> int:
-    if isinstance(error, OSError) and error.filename is None and error.errno in OUTPUT_IS_FULL:
-        print(f"{name}: cannot write: {error.strerror}", file=sys.stderr)
+    if (
+        isinstance(error, OSError)
+        and error.filename is None
+        and (error.errno in OUTPUT_IS_FULL or _are_shut())
+    ):
+        _say(f"{name}: cannot write: {error.strerror}")
         return EXIT_OUTPUT
     if isinstance(error, FileNotFoundError) and not _is_somewhere():
-        print(f"{name}: the current folder is gone: go to one that exists", file=sys.stderr)
+        _say(f"{name}: the current folder is gone: go to one that exists")
         return EXIT_CONFIGURATION
-    print(f"{name}: internal error: {type(error).__name__}: {error}", file=sys.stderr)
+    if isinstance(error, MemoryError) or str(error) == _NO_THREAD:
+        _say(
+            f"{name}: cannot start: this user, or this container, has as many threads or as much memory as it may have"
+        )
+        return EXIT_CONFIGURATION
+    _say(f"{name}: internal error: {type(error).__name__}: {error}")
     return EXIT_INTERNAL
+
+
+def _say(text: str) -> None:
+    """Tell it on stderr; no name and no path that it speaks of steers a terminal."""
+    from contextlib import suppress
+
+    shown = (char if char.isprintable() or char == "\n" else ascii(char)[1:-1] for char in text)
+    with suppress(OSError):  # nobody can be told
+        print("".join(shown), file=sys.stderr)
+
+
+def _are_shut() -> bool:
+    """Whether stdout or stderr takes nothing at all: it is open for reading alone, or a terminal that is gone."""
+    try:
+        for fd in (1, 2):
+            os.write(fd, b"")
+    except OSError:
+        return True
+    return False
 
 
 def _is_somewhere() -> bool:
@@ -107,6 +145,9 @@ def _open_missing_streams() -> None:
     while (fd := os.open(os.devnull, os.O_RDWR)) <= 2:
         continue
     os.close(fd)
+    for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
+        if getattr(sys, name) is None:  # Python found it closed
+            setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115 - to the end
 
 
 def _main(arguments: list[str]) -> int:
@@ -122,8 +163,6 @@ def _operate(module: str, arguments: list[str]) -> int:
 
     early_end.leave()
     lean.end_of_start()
-    if sys.stdout is None:  # closed by the caller
-        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - to the end of the process
     if isinstance(sys.stdout, io.TextIOWrapper):  # an old encoding must not keep anybody from reading a trail
         sys.stdout.reconfigure(errors="backslashreplace")
     status: int = import_module(module).main(arguments)

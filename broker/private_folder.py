@@ -1,7 +1,8 @@
 """Places in which others must not put anything in the place of what is ours: policy, trail, approvals, the HOME of commands.
 
-Always true: what is made here has mode 0700 whatever the umask takes away or leaves; nothing that exists is changed. A place is
-looked at from `/` on, link by link, as the kernel would go: who may rename one folder of the way may exchange all below it.
+Always true: what is made here is for its owner alone, whatever the umask leaves (`main` sees to it that it takes nothing
+from the owner); nothing that exists is changed. A place is looked at from `/` on, link by link, as the kernel would go: who
+may rename one folder of the way may exchange all below it.
 """
 
 import contextlib

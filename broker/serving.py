@@ -77,6 +77,8 @@ def serve_fd(fd: int) -> int:
             raise StartupError(f"--fd {fd}: not a socket")
     except OSError as error:
         raise StartupError(f"--fd {fd}: {error.strerror}") from None
+    except OverflowError:
+        raise StartupError(f"--fd {fd}: no descriptor has such a number") from None
     os.set_inheritable(fd, False)
     return _service(configuration.read(os.environ), fd, os.dup(fd)).serve() or 0
 

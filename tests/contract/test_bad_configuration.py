@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.command import assert_refused, run_cli
+from tests.support.command import EX_CONFIG, assert_refused, run_cli
 from tests.support.place import POLICY, Place
 
 not_as_root = pytest.mark.skipif(os.geteuid() == 0, reason="root may read and write whatever the mode says")
@@ -176,3 +176,15 @@ def test_what_decides_may_not_lie_in_a_jail_that_may_be_written(place: Place, va
 def test_the_program_itself_may_not_lie_in_a_jail_that_may_be_written(place: Place) -> None:
     for jail in (sys.prefix, f"{sys.prefix}/bin"):
         assert_refused(run_cli(place, HTMCP_JAIL_ROOT=jail), "would lie in one another")
+
+
+@pytest.mark.parametrize(
+    "command", [("run", "ls"), ("check",), ("audit", "show"), ("audit", "repair")], ids=" ".join
+)
+@pytest.mark.parametrize("variable", ["HTMCP_JAIL_ROOT", "HTMCP_POLICY_FILE", "HTMCP_AUDIT_LOG"])
+def test_a_path_steers_no_terminal_from_what_is_said_of_it(
+    place: Place, command: tuple[str, ...], variable: str
+) -> None:
+    ended = run_cli(place, *command, **{variable: f"{place.jail}/no\x1b]0;such\x07\x9b2J\u202e"})
+    assert all(char.isprintable() or char == "\n" for char in ended.stderr), ended
+    assert ended.status in (0, EX_CONFIG)

@@ -68,6 +68,7 @@ def test_the_program_has_the_callers_streams_and_no_file_of_the_place(place: Pla
         (["--fd", "99"], 78),
         (["--fd", "1"], 78),
         (["--fd", "-1"], 78),
+        (["--fd", "9" * 20], 78),
         (["--fd", "x"], 2),
         ([], 2),
         (["--stdio", "--fd", "3"], 2),

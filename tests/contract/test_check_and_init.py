@@ -200,6 +200,16 @@ def test_the_jail_that_a_variable_names_is_the_one_that_a_client_gets(place: Pla
     assert f"the jail is {place.jail}" in ended.stderr
 
 
+@pytest.mark.parametrize(
+    "variable", ["HTMCP_JAIL_ROOT", "HTMCP_POLICY_FILE", "HTMCP_AUDIT_LOG", "HTMCP_BROKER"]
+)
+def test_a_name_that_no_json_can_hold_is_told_and_not_printed_for_a_client(
+    place: Place, variable: str
+) -> None:
+    ended = run_cli(place, "init", "--client", "claude", **{variable: "/srv/\udcff"})
+    assert_refused(ended, variable, "\\udcff", "not UTF-8")
+
+
 def test_what_is_no_policy_is_not_approved(place: Place) -> None:
     text = place.jail / "readme.txt"
     assert_refused(run_cli(place, "trust", str(text)), str(text))
