@@ -10,7 +10,7 @@ reading a program of several threads can put such a file in the place of other m
 
 import errno
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from broker import kernel
@@ -22,8 +22,8 @@ PATH_MAX: Final = 4096  # linux/limits.h
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 _PAGE_IS_THERE: Final = 3 << 62
 """linux: Documentation/admin-guide/mm/pagemap.rst: present, or in swap."""
-_MAPPINGS: Final = 4096
-"""So many of a program are looked through for the one that is meant."""
+_MAPS_BYTES: Final = 1024 * 1024
+"""So much of a program's /proc/PID/maps is looked through for the mapping that is meant: some 10,000 of them."""
 _OWN_FDS: Final = ("/proc/self/fd/", "/dev/fd/", "/proc/thread-self/fd/")
 """How libraries name an open file: these lead to the asker's descriptors, not to ours."""
 
@@ -70,25 +70,32 @@ class Asker:
         first = address // _PAGE
         count = (address + size - 1) // _PAGE - first + 1
         pages = memoryview(self._piece("pagemap", first * 8, count * 8)).cast("Q")
-        judged = 0  # up to this address; a mapping has many pages
-        for number, page in enumerate(pages, start=first):
-            if page & _PAGE_IS_THERE or number * _PAGE < judged:
-                continue
-            path, judged = self._mapping_at(number * _PAGE)
-            if not on_known_mount(path, self._ways()):
-                raise _no_memory()
+        untouched = [number * _PAGE for number, page in enumerate(pages, first) if not page & _PAGE_IS_THERE]
+        files = set(self._mapped_at(untouched)) - {""} if untouched else ()
+        if not all(on_known_mount(path, self._ways()) for path in files):
+            raise _no_memory()
 
-    def _mapping_at(self, address: int) -> tuple[str, int]:
-        """Return the path of the file that is mapped at `address`, empty if it is no file's, and the mapping's end.
+    def _mapped_at(self, addresses: list[int]) -> Iterator[str]:
+        """Yield for each of `addresses`, which rise, the path of the file that is mapped there, empty if it is no file's.
 
         Raises OSError.
         """
-        with open(f"{self._place}/maps", encoding="utf-8", errors="surrogateescape") as mappings:
-            for _, line in zip(range(_MAPPINGS), mappings, strict=False):
-                begin, end, _, _, _, inode, *path = line.rstrip("\n").replace("-", " ", 1).split(None, 6)
-                if int(begin, 16) <= address < int(end, 16):
-                    return path[0] if path and inode != "0" else "", int(end, 16)
-        raise _no_memory()
+        with open(
+            f"{self._place}/maps", "rb"
+        ) as file:  # once, as it may be long, and not by Python line by line
+            mappings = iter(file.read(_MAPS_BYTES).split(b"\n")[:-1])
+        begin = end = 0
+        mapping = b""
+        for address in addresses:
+            while end <= address:
+                mapping = next(mappings, b"")
+                if not mapping:
+                    raise _no_memory()
+                begin, end = (int(number, 16) for number in mapping.split(b" ", 1)[0].split(b"-"))
+            if address < begin:
+                raise _no_memory()
+            *_, inode, path = (*mapping.split(None, 5), b"")[:6]
+            yield os.fsdecode(path) if inode != b"0" else ""
 
     def meant(self, dir_fd: int, path: bytes) -> str:
         """Return the absolute path that `path` is for the asker, relative to `dir_fd`. Raises OSError."""

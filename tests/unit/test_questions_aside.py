@@ -1,6 +1,8 @@
 """What a program asks after its start is answered in threads of its own run: whatever it waits for, the others go on."""
 
+import ctypes
 import errno
+import mmap
 import os
 import sys
 import threading
@@ -203,6 +205,44 @@ def test_memory_that_is_a_file_of_an_unknown_mount_is_read_but_not_fetched(
     finally:
         path.unlink()
     assert ended.stdout.split() == answers, ended.stderr
+
+
+def test_memory_of_many_mappings_costs_one_look_at_the_list_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "a name"
+    file.write_bytes(bytes(mmap.PAGESIZE))
+    size = 16 * mmap.PAGESIZE
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.mmap.restype = ctypes.c_void_p
+    libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+    libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+    libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+    begin = libc.mmap(None, size, mmap.PROT_READ, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1, 0)
+    for number in range(0, 16, 2):
+        libc.mprotect(begin + number * mmap.PAGESIZE, mmap.PAGESIZE, mmap.PROT_READ | mmap.PROT_WRITE)
+    with file.open("rb") as opened:
+        fixed = mmap.MAP_PRIVATE | 0x10  # MAP_FIXED
+        libc.mmap(begin + 3 * mmap.PAGESIZE, mmap.PAGESIZE, mmap.PROT_READ, fixed, opened.fileno(), 0)
+    lists, files = [], []
+
+    def noted(path: str, mode: str) -> object:
+        lists.append(path)
+        return open(path, mode)
+
+    monkeypatch.setattr("broker.asker.open", noted, raising=False)
+    monkeypatch.setattr("broker.asker.on_known_mount", lambda path, _: not files.append(path))
+    monkeypatch.setattr("broker.kernel.seccomp_waits", lambda *_: None)
+    asker = Asker(-1, kernel.Question(0, os.getpid(), 0, ()), frozenset)
+    try:
+        assert asker.read_exactly(begin, size) == bytes(size)
+        assert lists == [f"/proc/{os.getpid()}/maps"]
+        assert files == [str(file)]
+        libc.munmap(begin + 8 * mmap.PAGESIZE, mmap.PAGESIZE)
+        with pytest.raises(OSError, match="Bad address"):
+            asker.read_exactly(begin + 7 * mmap.PAGESIZE, 3 * mmap.PAGESIZE)
+    finally:
+        libc.munmap(begin, size)
 
 
 @pytest.fixture
