@@ -115,10 +115,14 @@ def _dissolve(top_fd: int, name: str, fresh: str, moved: int) -> int:
 
 
 def _unlinked(folder_fd: int, name: str) -> bool:
+    """Remove what is no folder, or an empty one. Returns whether that was so."""
     try:
         os.unlink(name, dir_fd=folder_fd)
     except IsADirectoryError:
-        return False
+        try:
+            os.rmdir(name, dir_fd=folder_fd)
+        except OSError:  # not empty
+            return False
     return True
 
 

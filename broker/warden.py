@@ -77,6 +77,7 @@ class Warden:
         self._ended = False
         self._ending = _thread.allocate_lock()
         self._swept = False
+        self._removing: set[str] = set()
         self._births = _thread.allocate_lock()
         self._unborn: set[Ward] = set()  # those whose process waits, or is in its exec
         self._next_look = math.inf
@@ -110,10 +111,14 @@ class Warden:
             self._answer(fd, self._wards[fd])
 
     def close(self) -> None:
-        """Let the thread end."""
+        """Let the thread end, and say which folders are left: their removal ends with the process."""
         with self._ending:
             self._ended = True
             os.eventfd_write(self._wake_fd, 1)
+        for folder in tuple(self._removing):
+            warn(
+                f"the temporary folder {folder} is not yet removed; the next start that uses one removes the rest"
+            )
 
     def attend(self, listener_fd: int, terms: Terms) -> Ward:
         """Answer what arrives at `listener_fd` until its askers are gone, then close it."""
@@ -159,8 +164,25 @@ class Warden:
             self._swept = True
             base = os.path.dirname(folder)
             self._do(lambda: _thread.start_new_thread(_sweep, (base,)))
-        self._do(lambda: _remove_aside(folder, removed))
+        self._removing.add(folder)
+        self._do(lambda: self._remove_aside(folder, removed))
         return removed
+
+    def _remove_aside(self, folder: str, removed: Latch) -> None:
+        try:
+            _thread.start_new_thread(self._remove, (folder, removed))
+        except RuntimeError:  # none can be had, and the answer waits for it; a later start removes the folder
+            _left(folder)
+            self._removing.discard(folder)
+            removed.open()
+
+    def _remove(self, folder: str, removed: Latch) -> None:
+        try:
+            if not temporary.remove(folder):
+                _left(folder)
+        finally:
+            self._removing.discard(folder)
+            removed.open()
 
     def _do(self, action: Callable[[], object]) -> None:
         with self._ending:  # afterwards the descriptor's number may be another file's
@@ -277,22 +299,6 @@ def _process_that_waits(listener_fd: int, question: Question) -> int:
         os.close(pidfd)
         raise
     return pidfd
-
-
-def _remove_aside(folder: str, removed: Latch) -> None:
-    try:
-        _thread.start_new_thread(_remove, (folder, removed))
-    except RuntimeError:  # none can be had, and the answer waits for it; a later start removes the folder
-        _left(folder)
-        removed.open()
-
-
-def _remove(folder: str, removed: Latch) -> None:
-    try:
-        if not temporary.remove(folder):
-            _left(folder)
-    finally:
-        removed.open()
 
 
 def _sweep(base: str) -> None:

@@ -86,3 +86,22 @@ def test_a_folder_for_whose_removal_no_thread_can_be_had_is_said_at_once(
     assert warden.remove(folder.path).wait(BOUND_S)  # it goes on
     assert not os.path.lexists(folder.path)
     warden.close()
+
+
+def test_a_folder_whose_removal_the_end_of_the_broker_cuts_short_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    warden = Warden()
+    threading.Thread(target=warden.live).start()
+    quick, slow = (temporary.Folder(str(tmp_path)) for _ in range(2))
+    assert warden.remove(quick.path).wait(BOUND_S)
+    go_on = threading.Event()
+    monkeypatch.setattr(temporary, "remove", lambda _: go_on.wait(BOUND_S))
+    removed = warden.remove(slow.path)
+    warden.close()
+    go_on.set()
+    (said,) = capfd.readouterr().err.splitlines()
+    assert slow.path in said
+    assert removed.wait(BOUND_S)
+    for folder in (quick, slow):
+        folder.close()
