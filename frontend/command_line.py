@@ -31,6 +31,8 @@ REFRESH_S = 0.5
 EXIT_OUTPUT, EXIT_TIMEOUT, EXIT_OURS, EXIT_REFUSED, EXIT_PIPE = 74, 124, 125, 126, 141
 REFUSED = ("POLICY_DENIED", "PARSE_ERROR", "CWD_ESCAPE")
 RAN = ("OK", "OUTPUT_TRUNCATED")
+EXPECTED = ("welcome", "progress", "result")
+"""What a broker says to a single call."""
 FOR_AN_OPERATOR = ("the tool's description names", "check --describe names")
 """What a reason tells a model, who is shown that text, and what somebody at a terminal can do."""
 
@@ -74,10 +76,12 @@ class Broker:
         return message
 
     def _buffered(self) -> Message | None:
+        if len(self._untrusted) < bare.LENGTH_BYTES:
+            return None
         end = bare.LENGTH_BYTES + int.from_bytes(self._untrusted[: bare.LENGTH_BYTES], "big")
-        if end > LONGEST_FRAME_BYTES:
+        if not bare.LENGTH_BYTES < end <= LONGEST_FRAME_BYTES:
             raise NoBroker(self._untrusted[:SHOWN_BYTES].decode("utf-8", "replace"))
-        if not bare.LENGTH_BYTES < end <= len(self._untrusted):
+        if end > len(self._untrusted):
             return None
         body = bytes(self._untrusted[bare.LENGTH_BYTES : end])
         del self._untrusted[:end]
@@ -87,6 +91,8 @@ class Broker:
             raise BrokerGone from None
         if not isinstance(message, dict) or message.get("type") == "refusal":
             raise BrokerGone
+        if message.get("type") not in EXPECTED:
+            raise NoBroker(body[:SHOWN_BYTES].decode("utf-8", "replace"))
         return message
 
     def _readable(self, timeout_s: float) -> bool:
@@ -277,7 +283,7 @@ def main() -> None:
         status = call(*sys.argv[1:5])
     except BrokenPipeError:
         status = EXIT_PIPE
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, OverflowError):
         tell("this is a part of the command, which starts it itself")
     except OSError as error:
         tell(f"cannot write: {error.strerror}")

@@ -334,7 +334,17 @@ def test_a_record_names_the_program_as_it_was_called_also_where_that_is_a_script
     assert shown == [at_root, at_root, below, below, refused]
 
 
-@pytest.mark.parametrize("answer", ["echo Welcome to this host; exec cat", "yes", "echo Welcome"])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "echo Welcome to this host; exec cat",
+        "yes",
+        "echo Welcome",
+        "exec cat",
+        "exec cat /dev/zero",
+        "printf \\\\000\\\\000\\\\000\\\\000; exec cat >/dev/null",
+    ],
+)
 def test_a_login_script_that_speaks_first_is_told_and_not_waited_for(place: Place, answer: str) -> None:
     ended = run_cli(place, "run", "true", HTMCP_BROKER=f"sh -c '{answer}'")
     assert ended.status == 125

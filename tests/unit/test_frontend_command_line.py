@@ -205,7 +205,11 @@ def test_a_full_disk_is_told_in_one_line(broker):
 
 
 def test_started_by_hand_it_says_so_in_one_line():
-    for arguments, environment in ((["run", "text", "", "ls"], {}), (["run"], {"HTMCP_BROKER_FD": "0"})):
+    for arguments, environment in (
+        (["run", "text", "", "ls"], {}),
+        (["run"], {"HTMCP_BROKER_FD": "0"}),
+        (["run", "text", "", "ls"], {"HTMCP_BROKER_FD": "9" * 20}),
+    ):
         by_hand = subprocess.run(
             [sys.executable, "-I", "-m", "frontend.command_line", *arguments],
             env=environment,
