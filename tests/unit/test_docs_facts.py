@@ -205,6 +205,7 @@ def _messages_of_start_errors() -> list[str]:
 NO_ROW_OF_ITS_OWN = (
     "containment.run_as",
     "HOME is not set",
+    "look at `ulimit -a`",
     "--fd",
     "--stdio",
     "--force writes it anew",
