@@ -7,7 +7,20 @@ Always true: the answer depends on the name alone and is remembered for a bounde
 from functools import lru_cache
 from typing import NamedTuple
 
+from broker.randomness import has_digit
 from broker.redaction_catalogue import words
+from broker.regex_engine import Expression
+
+LONGEST_TERM = 96
+"""Characters of the longest value with a digit that may be a name."""
+_SPOKEN_OF = Expression(
+    r"(?i)[A-Za-z_][A-Za-z0-9_.]*(?:key|token|secret|passw|_pass|credential|encryption|signature|auth|type|error)[A-Za-z0-9_.]*$"
+)
+_IDENTIFIER = Expression(r"(?i)(?:[a-z_][a-z0-9_.]*)?(?:key|token|secret|pass|pwd|cred|auth|psk)[a-z0-9_.]*$")
+_TECHNICAL = Expression(
+    r"(?i)(?:ed|curve|secp|rsa|des|aes|pbkdf|argon|[hrep]s|u?int|float|win|ipv?|http|tls|v)[0-9]{1,5}(?:[a-z][0-9])?$|x(?:448|25519)$"
+    r"|p(?:192|224|256|384|521)$|(?:b64|b58|u8|u16|u32|u64|s3|k8s|i18n|ec2|h2)$|(?:x509|pkcs[0-9]{1,2}|sha[0-9]{1,3}|md[45]|base[0-9]{2}|oauth[12]|utf[0-9]{1,2})[a-z]*$"
+)
 
 
 class KeyKind(NamedTuple):
@@ -201,3 +214,38 @@ def split(name: str) -> list[str]:
 def _turns(name: str, index: int) -> bool:
     """Does a new part begin at this capital: after a small letter, or before one (`APIKey`)?"""
     return not name[index - 1].isupper() or (index + 1 < len(name) and name[index + 1].islower())
+
+
+def speaks_of_secrets(value: str, *, numbered: bool) -> bool:
+    """Is a value itself a name that speaks of secrets, of nothing but words and names of algorithms, or also `numbered` words?
+
+    What a person or a program has chosen holds other digits, whatever words are in it: `hunter2secret`, `xK9secretQ2`.
+    """
+    if not has_digit(value):
+        return _is_all(_SPOKEN_OF, value)
+    if len(value) > LONGEST_TERM or not _is_all(_IDENTIFIER, value):
+        return False
+    parts = _parts(value)
+    cores = [part.rstrip("0123456789") for part in parts]
+    spare = 2 if numbered else 0
+    for part, core in zip(parts, cores, strict=True):
+        if not (core.isalpha() and len(part) - len(core) <= spare) and not _is_all(_TECHNICAL, part):
+            return False
+    return any(kind_of(core) for core in cores)
+
+
+def is_technical(value: str) -> bool:
+    """`Uint8Array`, `X509Store`, `OAuth2Client`: one word or more in one, with what is known to have a number."""
+    if len(value) > LONGEST_TERM or not value.isalnum():
+        return False
+    numbered = [part for part in _parts(value) if not part.isalpha()]
+    return bool(numbered) and all(_is_all(_TECHNICAL, part) for part in numbered)
+
+
+def _parts(value: str) -> list[str]:
+    return split(value.replace("OAuth", "Oauth"))
+
+
+def _is_all(expression: Expression, value: str) -> bool:
+    data = value.encode(errors="replace")
+    return expression.here(data, 0, len(data)) is not None

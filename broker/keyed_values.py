@@ -163,9 +163,9 @@ def _kind(name: str, between: bytes, form: str) -> key_names.KeyKind | None:
 _NOT_AFTER = (b"://", b"[REDACTED:", b"[REDACTED", b"/etc/")
 _AFTER_COLUMN = (b",", b";", b"|", b"\t", b"\n", b"\r", b")")
 _SETTERS = ("set", "with", "use", "password", "passphrase", "secret", "apikey", "api_key")
-_AFTER_SETTING = (b"\n", b"\r", b"#", b"\\n", b"\\r", b"|\t", b"<\t", b">\t")
+_AFTER_SETTING = (b"\n", b"\r", b"#", b"|\t", b"<\t", b">\t")
 _NEXT_ARGUMENT = (b",", b", ", b",\n", b",\r")
-_AMID = (b"(", b"{", b"[", b",", b";", b"&", b".", b"=", b"'")
+_AMID = (b"(", b"{", b"[", b",", b";", b"&", b".", b"=", b"'", b'"')
 _ISSUED = ("token", "api_key", "access_key", "key", "session")
 _SPOKEN = ("password", "passphrase", "pre_shared_key")
 
@@ -292,7 +292,7 @@ def _may_be_code(data: bytes, start: int, stop: int, head: _Head) -> bool:
     if rest and not rest.startswith(_AFTER_SETTING):
         return True
     before = data[max(0, start - BLANKS) : start].rstrip(b" \t")[-1:]
-    return before.isalpha() or before in _AMID or (before == b'"' and rest[:1] != b"\\")
+    return before.isalpha() or before in _AMID
 
 
 def _is_secret(value: bytes, quoted: bool, tight: bool, kind: key_names.KeyKind) -> bool:  # noqa: FBT001

@@ -7,7 +7,7 @@ only judges what others found.
 from binascii import a2b_base64
 from functools import lru_cache
 
-from broker.key_names import kind_of, split
+from broker.key_names import is_technical, speaks_of_secrets
 from broker.randomness import (
     LOOK_CHARACTERS,
     classes,
@@ -27,20 +27,9 @@ SHORTEST = 6
 LONGEST_WORD = 24
 MIXED_ABOVE = 0.42
 TELLING_PART = 7
-LONGEST_TERM = 96
 _VARIABLE = Expression(
     r"\$(?:[A-Z_][A-Z0-9_]{2,}|[a-z_][a-z0-9_]*(?:$|[^a-zA-Z0-9])|[0-9]$)|%[A-Za-z_]+%$|%[sdrvqf]$|%\([a-z_]+\)|@[a-z][a-z_/.\-]*[0-9]{0,2}$|[*&]+[A-Za-z_][A-Za-z0-9_]*$|:[a-z_]+$|\?$|[#.][a-z][a-z\-]*$"
     r"|#[0-9A-Fa-f]{3,8}$|[A-Z]{2,}(?:_[A-Z]+)+$|[A-Z][A-Z0-9]+(?:_[A-Z0-9]+){2,}$|\$[a-z]+(?:[A-Z][a-z]+)+$|[*&]+[A-Za-z_][A-Za-z0-9_.]*$|\{(?:[a-z_][a-z0-9_.\[\]:]*|[A-Za-z_.]+)\}$|[0-9]\*[a-z]+$"
-)
-_SPOKEN_OF = Expression(
-    r"(?i)[A-Za-z_][A-Za-z0-9_.]*(?:key|token|secret|passw|_pass|credential|encryption|signature|auth|type|error)[A-Za-z0-9_.]*$"
-)
-_TECHNICAL = Expression(
-    r"(?i)(?:ed|curve|secp|rsa|des|aes|pbkdf|argon|[hrep]s|u?int|float|win|i?pv?|http|tls|v)[0-9]{1,5}(?:[a-z][0-9])?$|x(?:448|25519)$"
-    r"|p(?:192|224|256|384|521)$|(?:b64|b58|u8|u16|u32|u64|s3|k8s|i18n|ec2|h2)$|(?:x509|pkcs[0-9]{1,2}|sha[0-9]{1,3}|md[45]|base[0-9]{2}|o?auth[12]|utf[0-9]{1,2})[a-z]*$"
-)
-_IDENTIFIER = Expression(
-    r"(?i)(?:[a-z_][a-z0-9_.]*)?(?:key|token|secret|pass|pwd|cred|encryption|signature|auth|type|error)[a-z0-9_.]*$"
 )
 _DIGITS = Expression(r"[0-9]+")
 _NUMBERED_TOKEN = Expression(r"(?i).*(?:token|key|auth)s?[_\-]?[0-9]*$")
@@ -109,13 +98,19 @@ def _says_stand_in(value: str, low: str) -> bool:
         return True
     if not parts or is_chance(value):
         return False
-    if any(not data[start:stop].isalpha() or _stands_alone(data, start, stop) for start, stop in parts):
-        return True
-    return sum(1 for _ in _DIGITS.each(data, 0, len(data))) <= 1
+    numbers = sum(1 for _ in _DIGITS.each(data, 0, len(data)))
+    data = value.encode(errors="replace")
+    return numbers == 0 or any(
+        not data[start:stop].isalpha()
+        or (
+            _begins_a_word(data, start) and (numbers == 1 or not data[max(0, start - 1) : stop + 1].isalnum())
+        )
+        for start, stop in parts
+    )
 
 
-def _stands_alone(data: bytes, start: int, stop: int) -> bool:
-    return not (data[start - 1 : start].isalnum() or data[stop : stop + 1].isalnum())
+def _begins_a_word(data: bytes, start: int) -> bool:
+    return data[start : start + 1].isupper() or not data[start - 1 : start].isalpha()
 
 
 def is_masked(token: str) -> bool:
@@ -187,47 +182,21 @@ def _is_phrase(value: str) -> bool:
 def _is_name_of_something(value: str, *, literal: bool, code: bool) -> bool:
     """An identifier that speaks of secrets (`Ed25519PrivateKey`), or a path of names where code may stand."""
     if literal:
-        return not is_chance(value) and _is_term(value, numbered=code)
+        return not is_chance(value) and speaks_of_secrets(value, numbered=code)
     return _looks_at(_ASSIGNMENT, value) or _is_identifier(value, code=code)
-
-
-def _is_term(value: str, *, numbered: bool) -> bool:
-    """An identifier that speaks of secrets, of nothing but words and names of algorithms, or also `numbered` words.
-
-    What a person or a program has chosen holds other digits, whatever words are in it: `hunter2secret`, `xK9secretQ2`.
-    """
-    if not has_digit(value):
-        return _looks_at(_SPOKEN_OF, value)
-    if len(value) > LONGEST_TERM or not _looks_at(_IDENTIFIER, value):
-        return False
-    parts = split(value)
-    cores = [part.rstrip("0123456789") for part in parts]
-    spare = 2 if numbered else 0
-    for part, core in zip(parts, cores, strict=True):
-        if not (core.isalpha() and len(part) - len(core) <= spare) and not _looks_at(_TECHNICAL, part):
-            return False
-    return any(core in words("speaking") or kind_of(core) for core in cores)
 
 
 def _is_identifier(value: str, *, code: bool) -> bool:
     """What stands bare where code may stand: `win32api.RegOpenKeyEx`, `pkcs12_val`, `hexTestKey`."""
-    if _is_term(value, numbered=code):
+    if speaks_of_secrets(value, numbered=code):
         return True
     parts = [part.rstrip("0123456789") if code else part for part in value.split("_")]
-    named = all(_is_wordy(part) or _looks_at(_TECHNICAL, part) for part in parts if part)
+    named = all(_is_wordy(part) or is_technical(part) for part in parts if part)
     if named and len(parts) > 1 and any(parts):
         return True
     if _looks_at(_NAME_PATH, value):
-        return not (is_chance(value) and is_gibberish(value))
-    return has_digit(value) and _is_type(value)
-
-
-def _is_type(value: str) -> bool:
-    """`Uint8Array`, `X509Store`, `OAuth2Client`: words in one, with what is known to have a number."""
-    if len(value) > LONGEST_TERM or not value.isalnum() or is_gibberish(value):
-        return False
-    numbered = [part for part in split(value) if not part.isalpha()]
-    return bool(numbered) and all(_looks_at(_TECHNICAL, part) for part in numbered)
+        return (code or not value[-2:].isdigit()) and not (is_chance(value) and is_gibberish(value))
+    return is_technical(value) and not is_gibberish(value)
 
 
 def _is_promised(value: str, *, quoted: bool, literal: bool) -> bool:

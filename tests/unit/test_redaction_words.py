@@ -16,6 +16,8 @@ CHOSEN = [
     "hunter2secret",
     "monkey99",
     "dragon_key_77",
+    "HunterPass9",
+    "winter.pass2021",
     "devPassw0rd",
     "Secret!42",
     "admin123",
@@ -23,7 +25,9 @@ CHOSEN = [
     "qwerty123",
     "test1234",
     "zQyour7B3x",
+    "junityour5",
     "sopsFan88",
+    "@dmin2024",
     "lambda7Xq!",
     "jwt_secret_for_prod_2024",
     "my_secret_4f81",
@@ -90,6 +94,7 @@ def test_behind_a_name_in_capitals_a_word_may_have_capitals_and_joints(word: str
         assert word not in redact(written.format(word))
     for written in ("db.password={}\n", "password: {}\n", 'LOGIN_PASSWORD="{}"\n'):  # a constant, a label
         assert redact(written.format(word)) == written.format(word)
+    assert redact("DB_PASSWORD=REDIRECT\n") == "DB_PASSWORD=REDIRECT\n"
 
 
 STAND_INS = [
@@ -136,6 +141,7 @@ CODE = [
     "    token: OAuth2Token\n",
     "setSecret(secret: Uint8Array): void",
     "password: X509Store\n",
+    "self.password = config2.password10, 1\n",
     "credentials._private_key_pkcs12 = pkcs12_val\n",
     'self.assertEqual({"X-Auth-Token": "token1"}, headers)',
     'api1: { auth: { token: "my_key_12", apiKey: "key2" } }',
@@ -149,7 +155,7 @@ def test_names_in_programs_stay_although_they_are_numbered(text: str) -> None:
     assert redact(text) is text
 
 
-@pytest.mark.parametrize("value", [*CHOSEN[:4], CHOSEN[-1]])
+@pytest.mark.parametrize("value", [*CHOSEN[:4], CHOSEN[-1], "monkey99", "Word" * 30 + "Key1"])
 def test_the_same_value_goes_as_a_bare_word_where_code_may_stand(value: str) -> None:
     for written in ("connect(password={}, port=5)", "  password: {},\n", "x = 1; password = {}; y = 2"):
         assert value not in redact(written.format(value))
