@@ -87,6 +87,10 @@ ADVICE = {
     "python -m http.server": "there is no network",
     "pip install x": "there is no network",
     "pytest --pdb": "there is no terminal",
+    "python3 -m pytest --pdb": "there is no terminal",
+    "python -m pytest --pdb": "there is no terminal",
+    "git checkout -p": "there is no terminal",
+    "git restore --patch a": "there is no terminal",
 }
 
 
