@@ -130,24 +130,24 @@ def test_what_stands_in_for_a_secret_stays(value: str) -> None:
         assert redact(text) is text
 
 
-CODE = [
-    "headers={'X-Subject-Token': token2}",
-    "login(token=token1, password=pass2)",
-    "connect(password=newpassword2)",
-    "{ password: pass1, token: token2, port: 5 }",
-    "const req = { password: password1, token: accessToken2 };",
-    'headers["X-Session-Token"] = imdsv2_session_token\n',
-    "const secret = secret2\n",
-    "    token: OAuth2Token\n",
-    "setSecret(secret: Uint8Array): void",
-    "password: X509Store\n",
-    "self.password = config2.password10, 1\n",
-    "credentials._private_key_pkcs12 = pkcs12_val\n",
-    'self.assertEqual({"X-Auth-Token": "token1"}, headers)',
-    'api1: { auth: { token: "my_key_12", apiKey: "key2" } }',
-    "(key = 'ExistingLabelKey1', value = 'ExistingLabelValue1')",
-    "aws_secret_access_key=layer1.aws_secret_access_key,\n",
-]
+CODE = """\
+headers={'X-Subject-Token': token2}
+login(token=token1, password=pass2)
+connect(password=newpassword2)
+{ password: pass1, token: token2, port: 5 }
+const req = { password: password1, token: accessToken2 };
+headers["X-Session-Token"] = imdsv2_session_token
+const secret = secret2
+    token: OAuth2Token
+setSecret(secret: Uint8Array): void
+password: X509Store
+self.password = config2.password10, 1
+credentials._private_key_pkcs12 = pkcs12_val
+self.assertEqual({"X-Auth-Token": "token1"}, headers)
+api1: { auth: { token: "my_key_12", apiKey: "key2" } }
+(key = 'ExistingLabelKey1', value = 'ExistingLabelValue1')
+aws_secret_access_key=layer1.aws_secret_access_key,
+""".splitlines(keepends=True)
 
 
 @pytest.mark.parametrize("text", CODE)
