@@ -161,24 +161,24 @@ def test_the_same_value_goes_as_a_bare_word_where_code_may_stand(value: str) -> 
         assert value not in redact(written.format(value))
 
 
-PRINTED = [
-    "+  password: {}\n",
-    "@@ -1,2 +1,2 @@\n db:\n-  password: {}\n+  password: monkey_key_78\n",
-    "app.yml:12:  password: {}\n",
-    "app.yml-12-  password: {}\n",
-    "     2\t  password: {}\n",
-    "      3   password: {}\n",
-    "1234abcd (Ada 2026-01-01 10:00:00 +0000 2)   password: {}\n",
-    '{{"type":"match","data":{{"path":{{"text":"a.yml"}},"lines":{{"text":"  password: {}\\n"}},"line_number":1,'
+PRINTED = {
+    "diff": "@@ -1,2 +1,2 @@\n db:\n-  password: {}\n+  password: monkey_key_78\n",
+    "diff, a line": "+  password: {}\n",
+    "diff -y": "password: {}          |\tpassword: monkey_key_78\n",
+    "grep -n": "app.yml:12:  password: {}\n",
+    "grep -A": "app.yml-12-  password: {}\n",
+    "cat -n": "     2\t  password: {}\n",
+    "uniq -c": "      3   password: {}\n",
+    "blame": "1234abcd (Ada 2026-01-01 10:00:00 +0000 2)   password: {}\n",
+    "rg": '{{"type":"match","data":{{"path":{{"text":"a.yml"}},"lines":{{"text":"  password: {}\\n"}},"line_number":1,'
     '"absolute_offset":0,"submatches":[]}}}}\n',
-    "password: {} # of the database\n",
-    "password = {}  \n",
-    "password: {}\r\n",
-    "password: {}          |\tpassword: monkey_key_78\n",
-]
+    "cat": "password: {} # of the database\n",
+    "tac": "password = {}  \n",
+    "curl": "password: {}\r\n",
+}
 
 
-@pytest.mark.parametrize("written", PRINTED)
+@pytest.mark.parametrize("written", PRINTED.values(), ids=PRINTED)
 def test_a_line_of_a_file_is_one_whatever_a_program_set_around_it(written: str) -> None:
     result = redact(written.format("dragon_key_77"))
     assert "_key_7" not in result
