@@ -6,7 +6,7 @@ decoded only if it is a start.
 
 import os
 
-from broker.audit_reading import decode, line_blocks, opened, settled_size, sources_of
+from broker.audit_reading import decode, end_of, line_blocks, opened_or_said, sources_of
 from broker.audit_record import EventLine, Line
 from broker.notice import warn
 
@@ -45,8 +45,8 @@ class Jail:
 
     def find(self, trail: str) -> "Jail":
         """Take the sessions of the whole trail; say it if there is none. Raises OSError."""
-        for _, fd in opened(sources_of(trail)):
-            for block in line_blocks(fd, 0, settled_size(fd)):
+        for source, fd in opened_or_said(sources_of(trail)):
+            for block in line_blocks(fd, 0, end_of(source, fd)):
                 for line in block:
                     if _IS_START in line[:_BEGINNING_BYTES] and (entry := decode(line)) is not None:
                         self.had(entry)

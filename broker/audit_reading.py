@@ -46,7 +46,7 @@ _foreign: set[str] = set()
 """Trails of which was said whose they are."""
 
 _gone: set[tuple[str, int, int]] = set()
-"""Records (trail, first and last number) of which was said that they were deleted."""
+"""Records (trail, first and last number) of which was said that they were deleted: a trail may be read twice."""
 
 Found = tuple[bytes, Line]
 """A line as it stands in the file, and what it says."""
@@ -135,11 +135,9 @@ def number_of_first(fd: int) -> int:
 
 
 def say_deleted(path: str, first: int, last: int) -> None:
-    """Say once that records were deleted before they could be read."""
-    if (path, first, last) not in _gone:
-        _gone.add((path, first, last))
-        which = f"record {first} was" if first == last else f"records {first} to {last} were"
-        warn(f"audit log {path}: {which} deleted meanwhile, and could not be read")
+    """Say that records were deleted before they could be read."""
+    which = f"record {first} was" if first == last else f"records {first} to {last} were"
+    warn(f"audit log {path}: {which} deleted meanwhile, and could not be read")
 
 
 def _say_keeper(path: str, own: os.stat_result) -> None:
@@ -182,6 +180,30 @@ def opened(
         for source in waiting:
             if source.held is not None:
                 os.close(source.held)
+
+
+def opened_or_said(sources: list[Source]) -> Iterator[tuple[Source, int]]:
+    """Yield what `opened` does, and say at the end which records were deleted before they could be read. Raises OSError."""
+    gone: list[Source] = []
+    try:
+        yield from opened(sources, gone.append)
+    finally:
+        path = next((source.name for source in sources if source.keeper is None), "")
+        for run in _runs(gone):
+            if (path, *run) not in _gone:
+                _gone.add((path, *run))
+                say_deleted(path, *run)
+
+
+def _runs(gone: list[Source]) -> list[tuple[int, int]]:
+    """Return the records of files that followed each other as one run: first and last number."""
+    runs: list[tuple[int, int]] = []
+    for source in sorted(gone, key=lambda source: source.first):
+        if runs and runs[-1][1] + 1 == source.first:
+            runs[-1] = (runs[-1][0], source.last)
+        else:
+            runs.append((source.first, source.last))
+    return runs
 
 
 def _open_source(source: Source) -> int:
@@ -308,13 +330,9 @@ def _forwards(fd: int, size: int) -> Iterator[list[bytes]]:
 def _entries(
     sources: list[Source], blocks: Callable[[int, int], Iterator[list[bytes]]], since: str | None
 ) -> Iterator[Found]:
-    gone: list[Source] = []
-    try:
-        for source, fd in opened(sources, gone.append):
-            for block in blocks(fd, end_of(source, fd)):
-                yield from decoded(_later(block, since.encode()) if since else block, source.name, fd)
-    finally:
-        _say_gone(next((source.name for source in sources if source.keeper is None), ""), gone)
+    for source, fd in opened_or_said(sources):
+        for block in blocks(fd, end_of(source, fd)):
+            yield from decoded(_later(block, since.encode()) if since else block, source.name, fd)
 
 
 def _later(block: list[bytes], since: bytes) -> list[bytes]:
@@ -327,18 +345,6 @@ def _later(block: list[bytes], since: bytes) -> list[bytes]:
         for line in block
         if (at := line.find(_TS_FIELD, 0, _BEGINNING_BYTES)) < 0 or line[at + 7 : at + 34] >= since
     ]
-
-
-def _say_gone(path: str, gone: list[Source]) -> None:
-    """Say of which records the files were deleted: in one line, unless somebody deleted here and there."""
-    runs: list[tuple[int, int]] = []
-    for source in sorted(gone, key=lambda source: source.first):
-        if runs and runs[-1][1] + 1 == source.first:
-            runs[-1] = (runs[-1][0], source.last)
-        else:
-            runs.append((source.first, source.last))
-    for first, last in runs:
-        say_deleted(path, first, last)
 
 
 def decoded(block: Iterable[bytes], name: str, fd: int) -> Iterator[Found]:

@@ -4,7 +4,15 @@ Always true: every record says where the oldest such attempt stands, so it is re
 back; no more than `_MOST` are known, the newest, whatever stands in the trail.
 """
 
-from broker.audit_reading import Source, again, decoded, end_of, entries_backwards, line_blocks, opened
+from broker.audit_reading import (
+    Source,
+    again,
+    decoded,
+    end_of,
+    entries_backwards,
+    line_blocks,
+    opened_or_said,
+)
 from broker.audit_record import BrokenChainError, Line
 from broker.audit_recovery import find
 
@@ -23,7 +31,8 @@ class Unended:
             self._read(sources, oldest)
 
     def _read(self, sources: list[Source], oldest: int) -> None:
-        for source, fd in opened(again([source for source in sources if not 0 < source.last < oldest])):
+        newer = [source for source in sources if not 0 < source.last < oldest]
+        for source, fd in opened_or_said(again(newer)):
             size = end_of(source, fd)
             for block in line_blocks(fd, _offset_of(fd, oldest, size), size):
                 for _, entry in decoded(block, source.name, fd):

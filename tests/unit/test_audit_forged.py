@@ -18,6 +18,13 @@ from tests.support.opened_trail import an_outcome, open_trail, varied_trail
 
 STEERING = "\x1b[31m\x9b2J\u202e<script>"
 READERS = (["show"], ["show", "--json"], ["show", "-n", "0"], ["stats"], ["report", "--html", "page.html"])
+MORE_READERS = (
+    ["stats", "--json"],
+    ["show", "--event", "start"],
+    ["show", "--jail", "/none"],
+    ["verify"],
+    ["repair"],
+)
 TEXTS = (
     "code",
     "tool",
@@ -108,6 +115,21 @@ def test_a_line_that_nobody_can_decode_is_named(
     assert read(forged, reader) == 0
     number = len(before.splitlines()) + 1
     assert f"line {number}: is no record" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("reader", [*READERS, *MORE_READERS], ids=" ".join)
+@pytest.mark.parametrize("detail", [f"jail /{STEERING}, policy /{STEERING}", STEERING])
+def test_no_jail_that_a_forged_start_names_steers_a_terminal(
+    forged: Path, capfd: pytest.CaptureFixture[str], detail: str, reader: list[str]
+) -> None:
+    session = json.loads(forged.read_text().splitlines()[0])["session"]
+    forge(forged, "event", event="start", detail=detail, session=session)
+    forge(forged, "outcome", session=session)
+    read(forged, reader)
+    said = capfd.readouterr()
+    page = Path("page.html").read_text() if reader[0] == "report" else ""
+    assert re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", said.out + said.err + page) is None
+    assert STEERING[-8:] not in page.partition("<main>")[2].rpartition("</main>")[0]
 
 
 @pytest.mark.parametrize("place", [0, -1])
