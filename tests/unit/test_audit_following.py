@@ -149,7 +149,13 @@ def test_following_a_trail_with_lines_that_are_none_goes_on(path: Path) -> None:
     assert len(read_now(following)) == 1
 
 
-READERS = (["show", "-n", "0"], ["show", "-n", "100"], ["stats"], ["report", "--html", "page.html"])
+READERS = (
+    ["show", "-n", "0"],
+    ["show", "-n", "100"],
+    ["show", "--jail", "/srv/one"],
+    ["stats"],
+    ["report", "--html", "page.html"],
+)
 
 
 @pytest.mark.parametrize("reader", READERS, ids=" ".join)
@@ -162,6 +168,10 @@ def test_what_is_deleted_while_it_is_read_is_said_once(
     gone: int,
 ) -> None:
     monkeypatch.chdir(path.parent)
+    trail = open_trail(path)
+    trail.event("start", "jail /srv/one, policy /etc/policy.toml")
+    run(trail)
+    trail.close()
     files = files_of(path)
     first, last = seqs(path)[0], [int(Path(name).suffix[1:]) for name in files[1:3]][gone - 1] - 1
     plain = audit_reading._older
