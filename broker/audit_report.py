@@ -26,6 +26,7 @@ _REASONS = 20
 _WIDTH, _HEIGHT, _LEFT, _BOTTOM = 1100, 240, 46, 26
 _LABEL = 110
 _NAME = 20
+_CODE_CHARACTERS = 100
 _ROWS_STAND_HERE = "\0"
 _NUMBERS = frozenset({"Calls", "Refused", "Time", "Exit", "Out", "Err", "Seq"})
 _KEY = (
@@ -250,7 +251,7 @@ def _row(entry: Line) -> _Row:
         text = f'<span class="mono">{dry}{_text(entry.command_raw)}</span>{reason}'
         exit_code = "" if entry.exit_code is None else str(entry.exit_code)
         numbers = (exit_code, duration(entry.duration_ms), size(entry.stdout_bytes), size(entry.stderr_bytes))
-    code, verdict = _text(code), _text(verdict)
+    code, verdict = _text(code[:_CODE_CHARACTERS]), _text(verdict[:_CODE_CHARACTERS])
     cells = "".join(f'<td class="number">{number}</td>' for number in numbers)
     html = (
         f'<tr data-code="{verdict}"><td class="number">{entry.seq}</td><td class="when">{_when(entry.ts)}</td>'
