@@ -25,6 +25,7 @@ LINE_LIMIT_BYTES = 1024 * 1024
 Count = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 """What a broker counts. Whoever reads a trail meets no number that it cannot calculate with."""
 
+_NO_TRAIL_REACHES = 10**12
 _HASH_FIELD = b',"hash":"'
 _PREV_FIELD = b',"prev":"'
 _HASH_AT = -(len(_HASH_FIELD) + 64 + 2)
@@ -235,12 +236,17 @@ def check_first(line: bytes) -> str:
 def claimed_end(line: bytes) -> tuple[int, str]:
     """Return number and hash that a line claims, unchecked.
 
-    Raises BrokenChainError when it has not a record's form.
+    Raises BrokenChainError when it has not a record's form, or a number that no trail reaches: its records are
+    numbered from there on.
     """
-    own = line[-66:-2]
-    if line[_HASH_AT : _HASH_AT + 9] != _HASH_FIELD or own.strip(b"0123456789abcdef"):
+    own, seq = line[-66:-2], seq_of(line)
+    if (
+        line[_HASH_AT : _HASH_AT + 9] != _HASH_FIELD
+        or own.strip(b"0123456789abcdef")
+        or seq >= _NO_TRAIL_REACHES
+    ):
         raise BrokenChainError("this is no record")
-    return seq_of(line), own.decode()
+    return seq, own.decode()
 
 
 def check_torn(rest: bytes, seq: int) -> None:

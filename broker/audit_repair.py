@@ -1,23 +1,37 @@
-"""`audit repair`: seal a trail that does not verify, and start a new one that names the old one's last hash.
+"""`audit repair`: seal what does not verify of a trail, and go on in a file that says so and names the last hash.
 
-Always true: no byte of the old files is changed, they only get other names; a trail that verifies is left
-alone. A broker that runs meanwhile keeps the old file and refuses to go on: it must be started again.
+Always true: no byte of the old files is changed, they only get other names; what is sealed, under which name, is on
+disk in a record before any file loses the name it has; a repair that was cut short at any moment leaves a trail that
+the next one finishes; a trail that verifies is left alone. A broker that runs while its file is sealed refuses to go on.
 """
 
+import contextlib
 import os
 import time
 from hashlib import file_digest
 from typing import NamedTuple
 
-import msgspec
-
 from broker import audit_rotation as rotation
 from broker import private_folder
-from broker.audit_file import TrailFaultError, TrailFile
-from broker.audit_reading import last_line_end, lines_backwards, named, open_to_read
-from broker.audit_record import GENESIS, BrokenChainError, EventLine, claimed_end, new_event_id, seal, utc_now
+from broker.audit_file import TrailFaultError, TrailFile, sync_folder
+from broker.audit_reading import Source, last_line_end, lines_backwards, open_to_read
+from broker.audit_record import (
+    GENESIS,
+    BrokenChainError,
+    EventLine,
+    claimed_end,
+    decode,
+    new_event_id,
+    seal,
+    utc_now,
+)
+from broker.audit_recovery import line_at
 from broker.audit_session import session_name
+from broker.audit_show import printable
 from broker.audit_verify import Fault, Verdict, verify
+
+_NAMES = 20
+"""So many sealed files are named one by one in a record."""
 
 
 class Repaired(NamedTuple):
@@ -28,95 +42,171 @@ class Repaired(NamedTuple):
 
 
 def repair(path: str) -> Repaired:
-    """Seal the trail at `path` if it does not verify. Raises OSError, TrailFaultError."""
+    """Seal what does not verify of the trail at `path`. Raises OSError that names a file, TrailFaultError."""
     if problem := private_folder.problem(os.path.dirname(os.path.abspath(path)), alone=True):
         raise TrailFaultError(problem)
-    older = [name for _, name in rotation.rotated_files(path)]
-    if not os.path.lexists(path):
-        return _continue_older(path, older, "removed")
-    file = TrailFile.open(path, create=False)
     try:
-        file.lock()
-        if older and os.fstat(file.fd).st_size == 0:
-            return _continue_older(path, older, "emptied")
-        verdict = verify(named([*older, path]))
-        if verdict.fault is None:
-            return Repaired([], _sound(verdict))
-        if verdict.fault.file == path:
-            return _seal_all(path, older, verdict.fault)
-        return _seal_older(file, older, verdict.fault)
+        file = _locked(path)
+        try:
+            return _repair(file)
+        finally:
+            file.close()
+    except OSError as error:
+        error.filename = error.filename or path
+        raise
+
+
+def _locked(path: str) -> TrailFile:
+    """Open the file at the path, an empty one where only older ones are left, and take its append lock."""
+    while True:
+        if not os.path.lexists(path) and not rotation.rotated_files(path):
+            raise TrailFaultError("there is no trail")
+        file = TrailFile.open(path, create=True)
+        try:
+            file.lock()
+            if file.size_in_place() is not None:
+                return file
+        except BaseException:
+            file.close()
+            raise
+        file.close()  # another repair, or a rotation, was faster
+
+
+def _repair(file: TrailFile) -> Repaired:
+    status = os.fstat(file.fd)
+    older = [Source(name, keeper=status.st_uid) for _, name in rotation.rotated_files(file.path)]
+    files = [*older, Source(file.path)]
+    is_lost = bool(older) and last_line_end(file.fd, status.st_size) == 0
+    sound, fault, verdict = _find_sound(files, is_lost=is_lost)
+    bad = [source.name for source in files[:sound]]
+    if fault is None:
+        return Repaired([], _nothing_to_do(verdict))
+    if is_lost:
+        after = (verdict.last_seq, verdict.head) if verdict.records else _claimed(bad)
+        return _replace(file, [*bad, file.path], after, fault)
+    if sound == len(files):
+        return _replace(file, bad, _claimed(bad), fault)
+    return _seal_older(file, bad, fault)
+
+
+def _find_sound(files: list[Source], *, is_lost: bool) -> tuple[int, Fault | None, Verdict]:
+    """Return from which file on the trail verifies, the last fault, and what verified. `is_lost`: no record is in the last."""
+    names = [source.name for source in files]
+    sound, last = 0, None
+    while (fault := (verdict := verify(files[sound:])).fault) is not None:
+        last, at = fault, names.index(fault.file)
+        if is_lost and at == len(files) - 1:
+            break
+        # What a repair began that was cut short is sound in itself: only what it sealed still stands before it.
+        sound = at if at > sound and fault.line == 1 and _is_begun_by_a_repair(fault.file) else at + 1
+    return sound, last, verdict
+
+
+def _is_begun_by_a_repair(name: str) -> bool:
+    fd = open_to_read(name)
+    try:
+        first = decode(line_at(fd, 0))
+    except BrokenChainError:
+        return False
     finally:
-        file.close()
+        os.close(fd)
+    return isinstance(first, EventLine) and first.event == "repaired"
 
 
-def _sound(verdict: Verdict) -> str:
+def _nothing_to_do(verdict: Verdict) -> str:
     torn = " (the next start sets its torn last line aside)" if verdict.torn_bytes else ""
     return f"nothing to repair: all {verdict.records} records verify{torn}"
 
 
-def _continue_older(path: str, older: list[str], fate: str) -> Repaired:
-    if not older:
-        raise TrailFaultError("there is no trail")
-    last = os.path.basename(older[-1])
-    _start_new(path, older[-1], f"the file after {last} was {fate}")
-    return Repaired([], f"started a new file that continues {last}: what stood at {path} was {fate}")
+def _claimed(names: list[str]) -> tuple[int, str]:
+    """Return number and hash of the last line that has the form of a record, whatever they are worth."""
+    for name in reversed(names):
+        fd = open_to_read(name)
+        try:
+            for line in lines_backwards(fd, last_line_end(fd, os.fstat(fd).st_size)):
+                with contextlib.suppress(BrokenChainError):
+                    return claimed_end(line)
+        finally:
+            os.close(fd)
+    return 0, GENESIS
 
 
-def _seal_older(file: TrailFile, older: list[str], fault: Fault) -> Repaired:
-    bad = older[: older.index(fault.file) + 1]
-    digest = _digest(fault.file)
-    sealed = [_seal(name) for name in bad]
-    names = ", ".join(map(os.path.basename, sealed))
-    why = f"line {fault.line} of {os.path.basename(sealed[-1])}: {fault.why}"
-    _note(file, f"sealed {names}; {why}; SHA-256 of the last: {digest}")
-    said = f"{fault.file}, line {fault.line}: {fault.why}; sealed it and what is older, the rest of the trail stays"
-    return Repaired(sealed, said)
+def _replace(file: TrailFile, bad: list[str], after: tuple[int, str], fault: Fault) -> Repaired:
+    """Put a new file in the place of the trail's, which is the last of `bad`, and seal them all."""
+    path, names = file.path, _sealed_names(bad)
+    line = _event(event="repaired", after=after, detail=_detail(names, fault))
+    rotation.write_next(path, seal(line).line)
+    new = TrailFile.open(path + ".new", create=False)
+    try:
+        new.lock()  # before anybody can see it: no broker, and no other repair, comes between
+        os.link(path, names[path], follow_symlinks=False)
+        rotation.take_over(path)
+        _rename({name: sealed for name, sealed in names.items() if name != path})
+    finally:
+        new.close()
+    return Repaired(list(names.values()), f"{_said(fault)}; started a new file after record {after[0]}")
 
 
-def _note(file: TrailFile, detail: str) -> None:
-    """Append what was done to the file that goes on. Its lock is held. Raises OSError, TrailFaultError."""
+def _seal_older(file: TrailFile, bad: list[str], fault: Fault) -> Repaired:
+    names = _sealed_names(bad)
+    torn: list[bytes] = []
     file.recognise()
-    file.catch_up(os.fstat(file.fd).st_size, _nothing, set_aside=_nothing)
-    last = next(lines_backwards(file.fd, file.head.end))
-    line = _repaired(file.head.seq + 1, file.head.hash, detail)
-    line.oldest_open = msgspec.json.decode(last, type=_Last).oldest_open
-    sealed = seal(line)
-    file.append(sealed.line, line.seq, sealed.hash)
-    os.fsync(file.fd)
+    file.catch_up(os.fstat(file.fd).st_size, _nothing, set_aside=torn.append)
+    for part in torn:
+        _append(file, _event(event="torn", detail=f"a torn last line of {len(part)} bytes was set aside"))
+    _append(file, _event(event="sealed", detail=_detail(names, fault)))
+    _rename(names)
+    return Repaired(list(names.values()), f"{_said(fault)}; the rest of the trail goes on")
 
 
 def _nothing(*_: object) -> None:
     """Take what nobody needs."""
 
 
-class _Last(msgspec.Struct):
-    oldest_open: int | None
+def _append(file: TrailFile, line: EventLine) -> None:
+    """Append a record to a file that goes on, and bring it to disk. Raises OSError."""
+    line.oldest_open = decode(line_at(file.fd, file.head.start)).oldest_open
+    line.seq, line.prev = file.head.seq + 1, file.head.hash
+    sealed = seal(line)
+    file.append(sealed.line, line.seq, sealed.hash)
+    os.fsync(file.fd)
 
 
-def _seal_all(path: str, older: list[str], fault: Fault) -> Repaired:
-    copy = _sealed_name(path)
-    os.link(path, copy, follow_symlinks=False)
-    _start_new(path, copy, f"sealed {os.path.basename(copy)}, line {fault.line}: {fault.why}")
-    return Repaired(
-        [*map(_seal, older), copy], f"{path}, line {fault.line}: {fault.why}; started a new trail"
-    )
+def _sealed_names(names: list[str]) -> dict[str, str]:
+    """Return a name for each file that no other has: whoever holds the append lock is alone in making such names."""
+    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+    return {name: _free_name(f"{name}.sealed-{stamp}") for name in names}
 
 
-def _seal(name: str) -> str:
-    new = _sealed_name(name)
-    os.rename(name, new)
-    return new
+def _free_name(wanted: str) -> str:
+    name, number = wanted, 1
+    while os.path.lexists(name):
+        number += 1
+        name = f"{wanted}-{number}"
+    return name
 
 
-def _sealed_name(name: str) -> str:
-    return f"{name}.sealed-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
+def _rename(names: dict[str, str]) -> None:
+    for name, sealed in names.items():
+        os.rename(name, sealed)
+        sync_folder(sealed)
 
 
-def _start_new(path: str, old: str, why: str) -> None:
-    seq, last = _claimed(old)
-    line = _repaired(seq + 1, last, f"{why}; SHA-256 of {os.path.basename(old)}: {_digest(old)}")
-    rotation.write_next(path, seal(line).line)
-    rotation.take_over(path)
+def _said(fault: Fault) -> str:
+    return f"{printable(fault.file)}, line {fault.line}: {fault.why}"
+
+
+def _detail(names: dict[str, str], fault: Fault) -> str:
+    """Return for the trail which files are sealed under which names, and why."""
+    sealed = [_base(name) for name in names.values()]
+    if len(sealed) > _NAMES:
+        sealed = [sealed[0], f"{len(sealed) - 2} more", sealed[-1]]
+    why = f"line {fault.line} of {_base(names.get(fault.file, fault.file))}: {fault.why}"
+    return f"sealed {', '.join(sealed)}; {why}; SHA-256 of the last: {_digest(list(names)[-1])}"
+
+
+def _base(name: str) -> str:
+    return printable(os.path.basename(name))
 
 
 def _digest(name: str) -> str:
@@ -124,28 +214,14 @@ def _digest(name: str) -> str:
         return file_digest(file, "sha256").hexdigest()
 
 
-def _repaired(seq: int, prev: str, detail: str) -> EventLine:
+def _event(*, event: str, detail: str, after: tuple[int, str] = (0, GENESIS)) -> EventLine:
     return EventLine(
-        seq=seq,
+        seq=after[0] + 1,
         ts=utc_now(),
         event_id=new_event_id(),
-        event="repaired",
+        event=event,
         detail=detail,
         session=session_name(),
         policy_sha256="",
-        prev=prev,
+        prev=after[1],
     )
-
-
-def _claimed(name: str) -> tuple[int, str]:
-    """Return number and hash of the last line that has the form of a record, whatever they are worth."""
-    fd = open_to_read(name)
-    try:
-        for line in lines_backwards(fd, last_line_end(fd, os.fstat(fd).st_size)):
-            try:
-                return claimed_end(line)
-            except BrokenChainError:
-                continue
-    finally:
-        os.close(fd)
-    return 0, GENESIS

@@ -28,6 +28,7 @@ EVENTS = (
     "continued",
     "mirror",
     "repaired",
+    "sealed",
     "protocol_violation",
 )
 """What brokers and `audit repair` note besides calls."""
