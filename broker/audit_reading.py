@@ -295,7 +295,8 @@ def blocks_backwards(fd: int, size: int) -> Iterator[list[bytes]]:
     torn = True
     while offset > 0:
         start = max(offset - BLOCK_BYTES, 0)
-        parts = (os.pread(fd, offset - start, start) + rest).split(b"\n")
+        parts = os.pread(fd, offset - start, start).split(b"\n")
+        parts[-1] += rest
         offset = start
         rest = parts[0] if len(parts[0]) <= LINE_LIMIT_BYTES else b""
         whole = parts[1:]
