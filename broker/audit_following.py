@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from broker.audit_reading import (
     Found,
+    Source,
     decoded,
     number_of_first,
     opened,
@@ -54,7 +55,7 @@ class _Reader:
                 warn(f"audit log {self._path}: another trail stands there now, shown from its beginning on")
                 self._place = Place()
             # Not the newest file alone: a trail may have been rotated more than once since it was looked at.
-            for source, fd in opened(sources_of(self._path)):
+            for source, fd in opened(self._sources()):
                 yield from self._read_file(source.name, fd)
 
     def _read_file(self, name: str, fd: int) -> Iterator[Found | None]:
@@ -84,17 +85,21 @@ class _Reader:
             return offset
         first = number_of_first(fd)
         if first <= self._place.seq:
-            return size  # an older file, or an empty one
+            return size  # an empty file, or an older one whose lines were changed
         if first > self._place.seq + 1:
             say_deleted(self._path, self._place.seq + 1, first - 1)
         return 0
 
+    def _sources(self) -> list[Source]:
+        """Return the files that do not end before the place."""
+        return [source for source in sources_of(self._path) if not 0 < source.last < self._place.seq]
+
     def _is_there(self) -> bool:
-        """Whether the record of the place is in the trail, or all that is left was written after it."""
+        """Whether the record of the place is in these files, or all of them were written after it."""
         if not self._place.seq:
             return True
         oldest = 0
-        for _, fd in opened(sources_of(self._path)):
+        for _, fd in opened(self._sources()):
             oldest = oldest or number_of_first(fd)
             if _behind(fd, self._place) is not None:
                 return True
