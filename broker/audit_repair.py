@@ -32,6 +32,8 @@ from broker.audit_verify import Fault, Verdict, verify
 
 _NAMES = 20
 """So many sealed files are named one by one in a record."""
+_FAULTS = 5
+"""So many faults are told, the first ones: one in each bad file is known."""
 
 
 class Repaired(NamedTuple):
@@ -77,29 +79,31 @@ def _repair(file: TrailFile) -> Repaired:
     older = [Source(name, keeper=status.st_uid) for _, name in rotation.rotated_files(file.path)]
     files = [*older, Source(file.path)]
     is_lost = bool(older) and last_line_end(file.fd, status.st_size) == 0
-    sound, fault, verdict = _find_sound(files, is_lost=is_lost)
+    sound, faults, verdict = _find_sound(files, is_lost=is_lost)
     bad = [source.name for source in files[:sound]]
-    if fault is None:
+    if not faults:
         return Repaired([], _nothing_to_do(verdict))
     if is_lost:
         after = (verdict.last_seq, verdict.head) if verdict.records else _claimed(bad)
-        return _replace(file, [*bad, file.path], after, fault)
+        return _replace(file, [*bad, file.path], after, faults)
     if sound == len(files):
-        return _replace(file, bad, _claimed(bad), fault)
-    return _seal_older(file, bad, fault)
+        return _replace(file, bad, _claimed(bad), faults)
+    return _seal_older(file, bad, faults)
 
 
-def _find_sound(files: list[Source], *, is_lost: bool) -> tuple[int, Fault | None, Verdict]:
-    """Return from which file on the trail verifies, the last fault, and what verified. `is_lost`: no record is in the last."""
+def _find_sound(files: list[Source], *, is_lost: bool) -> tuple[int, list[Fault], Verdict]:
+    """Return from which file on the trail verifies, all faults, and what verified. `is_lost`: no record is in the last."""
     names = [source.name for source in files]
-    sound, last = 0, None
+    sound: int = 0
+    faults: list[Fault] = []
     while (fault := (verdict := verify(files[sound:])).fault) is not None:
-        last, at = fault, names.index(fault.file)
+        faults.append(fault)
+        at = names.index(fault.file)
         if is_lost and at == len(files) - 1:
             break
         # What a repair began that was cut short is sound in itself: only what it sealed still stands before it.
         sound = at if at > sound and fault.line == 1 and _is_begun_by_a_repair(fault.file) else at + 1
-    return sound, last, verdict
+    return sound, faults, verdict
 
 
 def _is_begun_by_a_repair(name: str) -> bool:
@@ -131,10 +135,10 @@ def _claimed(names: list[str]) -> tuple[int, str]:
     return 0, GENESIS
 
 
-def _replace(file: TrailFile, bad: list[str], after: tuple[int, str], fault: Fault) -> Repaired:
+def _replace(file: TrailFile, bad: list[str], after: tuple[int, str], faults: list[Fault]) -> Repaired:
     """Put a new file in the place of the trail's, which is the last of `bad`, and seal them all."""
     path, names = file.path, _sealed_names(bad)
-    line = _event(event="repaired", after=after, detail=_detail(names, fault))
+    line = _event(event="repaired", after=after, detail=_detail(names, faults))
     rotation.write_next(path, seal(line).line)
     new = TrailFile.open(path + ".new", create=False)
     try:
@@ -144,19 +148,19 @@ def _replace(file: TrailFile, bad: list[str], after: tuple[int, str], fault: Fau
         _rename({name: sealed for name, sealed in names.items() if name != path})
     finally:
         new.close()
-    return Repaired(list(names.values()), f"{_said(fault)}; started a new file after record {after[0]}")
+    return Repaired(list(names.values()), f"{_said(faults)}; started a new file after record {after[0]}")
 
 
-def _seal_older(file: TrailFile, bad: list[str], fault: Fault) -> Repaired:
+def _seal_older(file: TrailFile, bad: list[str], faults: list[Fault]) -> Repaired:
     names = _sealed_names(bad)
     torn: list[bytes] = []
     file.recognise()
     file.catch_up(os.fstat(file.fd).st_size, _nothing, set_aside=torn.append)
     for part in torn:
         _append(file, _event(event="torn", detail=f"a torn last line of {len(part)} bytes was set aside"))
-    _append(file, _event(event="sealed", detail=_detail(names, fault)))
+    _append(file, _event(event="sealed", detail=_detail(names, faults)))
     _rename(names)
-    return Repaired(list(names.values()), f"{_said(fault)}; the rest of the trail goes on")
+    return Repaired(list(names.values()), f"{_said(faults)}; the rest of the trail goes on")
 
 
 def _nothing(*_: object) -> None:
@@ -192,16 +196,16 @@ def _rename(names: dict[str, str]) -> None:
         sync_folder(sealed)
 
 
-def _said(fault: Fault) -> str:
-    return f"{printable(fault.file)}, line {fault.line}: {fault.why}"
+def _said(faults: list[Fault]) -> str:
+    return "; ".join(f"{printable(f.file)}, line {f.line}: {f.why}" for f in faults[:_FAULTS])
 
 
-def _detail(names: dict[str, str], fault: Fault) -> str:
+def _detail(names: dict[str, str], faults: list[Fault]) -> str:
     """Return for the trail which files are sealed under which names, and why."""
     sealed = [_base(name) for name in names.values()]
     if len(sealed) > _NAMES:
         sealed = [sealed[0], f"{len(sealed) - 2} more", sealed[-1]]
-    why = f"line {fault.line} of {_base(names.get(fault.file, fault.file))}: {fault.why}"
+    why = "; ".join(f"line {f.line} of {_base(names.get(f.file, f.file))}: {f.why}" for f in faults[:_FAULTS])
     return f"sealed {', '.join(sealed)}; {why}; SHA-256 of the last: {_digest(list(names)[-1])}"
 
 
