@@ -10,6 +10,7 @@ reading a program of several threads can put such a file in the place of other m
 
 import errno
 import os
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
@@ -76,25 +77,17 @@ class Asker:
             raise _no_memory()
 
     def _mapped_at(self, addresses: list[int]) -> Iterator[str]:
-        """Yield for each of `addresses`, which rise, the path of the file that is mapped there, empty if it is no file's.
-
-        Raises OSError.
-        """
-        with open(
-            f"{self._place}/maps", "rb"
-        ) as file:  # once, as it may be long, and not by Python line by line
-            mappings = iter(file.read(_MAPS_BYTES).split(b"\n")[:-1])
-        begin = end = 0
-        mapping = b""
+        """Yield for each of `addresses` the path of the file that is mapped there, empty if it is no file's. Raises OSError."""
+        # read once, and searched: there can be many, and while Python goes through them no other call gets on
+        with open(f"{self._place}/maps", "rb") as file:
+            mappings = file.read(_MAPS_BYTES).split(b"\n")[:-1]
         for address in addresses:
-            while end <= address:
-                mapping = next(mappings, b"")
-                if not mapping:
-                    raise _no_memory()
-                begin, end = (int(number, 16) for number in mapping.split(b" ", 1)[0].split(b"-"))
-            if address < begin:
+            place = bisect_right(mappings, address, key=_begin)
+            if not place:
                 raise _no_memory()
-            *_, inode, path = (*mapping.split(None, 5), b"")[:6]
+            bounds, _, _, _, inode, path = (*mappings[place - 1].split(None, 5), b"")[:6]
+            if address >= int(bounds.partition(b"-")[2], 16):
+                raise _no_memory()
             yield os.fsdecode(path) if inode != b"0" else ""
 
     def meant(self, dir_fd: int, path: bytes) -> str:
@@ -141,6 +134,10 @@ class Asker:
             os.close(opened)
             raise
         return opened
+
+
+def _begin(mapping: bytes) -> int:
+    return int(mapping.partition(b"-")[0], 16)
 
 
 def _no_memory() -> OSError:
