@@ -103,18 +103,19 @@ def show(path: str, selection: Selection, *, limit: int, following: bool, as_jso
     `as_json`: every record as it stands in the file, attempts too. Returns whether there was any. Raises OSError.
     """
     sources = sources_of(path)
-    place, some = _end(again(sources)) if following else None, False
-    found: Iterator[Found]
+    place = _end(again(sources)) if following else None
+    style, some = style_of(sys.stdout), False
     if limit:
         rows = newest_first(sources, selection, every=as_json)
-        found = reversed(list(islice(rows, limit)))
+        # as they are printed, since that is shorter than what they say
+        texts = reversed([_text(found, style, as_json=as_json) for found in islice(rows, limit)])
     else:
-        found = _rows([] if following else sources, selection, every=as_json)
-    style = style_of(sys.stdout)
+        every = _rows([] if following else sources, selection, every=as_json)
+        texts = (_text(found, style, as_json=as_json) for found in every)
     if not as_json:
         print(headings(style))
-    for line, entry in found:
-        _print(line, entry, style, as_json=as_json)
+    for text in texts:
+        print(text)
         some = True
     if place is not None:
         _follow(path, place, selection, style, as_json=as_json)
@@ -127,20 +128,18 @@ def _follow(path: str, place: Place, selection: Selection, style: Style, *, as_j
             print(end="", flush=True)
             time.sleep(_POLL_S)
         elif selection.takes(found[1]) and (as_json or found[1].record_type != "attempt"):
-            _print(*found, style, as_json=as_json)
+            print(_text(found, style, as_json=as_json))
 
 
 def _end(sources: list[Source]) -> Place:
     return next(map(place_of, entries_backwards(sources)), Place())
 
 
-def _print(line: bytes, entry: Line, style: Style, *, as_json: bool) -> None:
-    text = (
-        escaped(line.decode("utf-8", "replace").encode()).decode()
-        if as_json
-        else "\n".join(table_lines(entry, style))
-    )
-    print(text)
+def _text(found: Found, style: Style, *, as_json: bool) -> str:
+    line, entry = found
+    if as_json:
+        return escaped(line.decode("utf-8", "replace").encode()).decode()
+    return "\n".join(table_lines(entry, style))
 
 
 def table_lines(entry: Line, style: Style) -> Iterable[str]:
