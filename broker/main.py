@@ -116,9 +116,10 @@ def _say(text: str) -> None:
     """Tell it on stderr; no name and no path that it speaks of steers a terminal."""
     from contextlib import suppress
 
-    shown = (char if char.isprintable() or char == "\n" else ascii(char)[1:-1] for char in text)
+    from broker.notice import printable
+
     with suppress(OSError):  # nobody can be told
-        print("".join(shown), file=sys.stderr)
+        print(*map(printable, text.split("\n")), sep="\n", file=sys.stderr)
 
 
 def _are_shut() -> bool:

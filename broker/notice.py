@@ -15,10 +15,16 @@ _LINE_BYTES: Final = 4096
 """Linux calls a pipe writable while it takes so much without waiting (PIPE_BUF, pipe(7))."""
 
 
+def printable(line: str) -> str:
+    """Return `line` so that it stays one and steers no terminal."""
+    if line.isprintable():
+        return line
+    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in line)
+
+
 def warn(line: str) -> None:
     """Say one line."""
-    shown = line if line.isprintable() else line.encode("unicode_escape").decode()
-    data = f"{NAME}: {shown}".encode("utf-8", "replace")[: _LINE_BYTES - 1] + b"\n"
+    data = f"{NAME}: {printable(line)}".encode("utf-8", "replace")[: _LINE_BYTES - 1] + b"\n"
     poll = select.poll()
     poll.register(_STDERR, select.POLLOUT)
     try:

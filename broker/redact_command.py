@@ -12,6 +12,7 @@ from typing import BinaryIO
 
 from broker import redaction_catalogue, schema
 from broker.arguments import operator_parser
+from broker.notice import printable
 from broker.redaction import Redactor
 from broker.refusal import StartupError
 
@@ -86,12 +87,12 @@ def _redact(redactor: Redactor, name: str, *, explain: bool) -> bool:
     """Filter one file. Returns whether it could be read."""
     try:
         with contextlib.nullcontext(sys.stdin.buffer) if name == "-" else open(name, "rb") as file:
-            _filter(redactor, file, f"{name}: " if name != "-" else "", explain=explain)
+            _filter(redactor, file, f"{printable(name)}: " if name != "-" else "", explain=explain)
     except BrokenPipeError:
         raise
     except OSError as fault:
         sys.stdout.flush()
-        sys.stderr.write(f"hardened-terminal-mcp: {name}: {fault.strerror}\n")
+        sys.stderr.write(f"hardened-terminal-mcp: {printable(name)}: {fault.strerror}\n")
         return False
     return True
 

@@ -74,6 +74,16 @@ def test_a_file_that_cannot_be_read_is_named_and_the_others_are_read(
     ]
 
 
+def test_the_name_of_a_file_steers_no_terminal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    there, missing = tmp_path / "a\x1b[2J\nb", tmp_path / "c\x9b2J"
+    there.write_text(f"a {SECRET}\n")
+    _, _, err = _run(monkeypatch, ["--explain", str(there), str(missing)])
+    assert err.splitlines() == [
+        rf"{tmp_path}/a\x1b[2J\nb: line 1, column 3: github_token, 40 bytes",
+        rf"hardened-terminal-mcp: {tmp_path}/c\x9b2J: No such file or directory",
+    ]
+
+
 @pytest.mark.parametrize("arguments", [["--nonsense"], ["--policy"]])
 def test_wrong_arguments_are_status_2_and_show_the_usage(
     capsys: pytest.CaptureFixture[str], arguments: list[str]
