@@ -200,25 +200,6 @@ def decode(line: bytes) -> Line:
     return record
 
 
-def are_numbered(lines: list[bytes], first: int) -> bool:
-    """Whether each line is a record, as `decode` takes it, and they have the numbers from `first` on; made for many lines."""
-    begins = [b'{"seq":%d,' % seq for seq in range(first, first + len(lines))]
-    if not all(map(bytes.startswith, lines, begins)) or max(map(len, lines)) > LINE_LIMIT_BYTES:
-        return False
-    record: Line
-    for seq, line in enumerate(lines, first):
-        try:
-            record = _decode_call(line)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            try:
-                record = decode(line)  # an event
-            except BrokenChainError:
-                return False
-        if record.seq != seq:
-            return False
-    return True
-
-
 def check_first(line: bytes) -> str:
     """Return the hash that the checked first line of a file names before it.
 

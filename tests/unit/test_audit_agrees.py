@@ -88,6 +88,13 @@ def test_a_start_and_verify_agree_on_a_record_whose_hash_somebody_made_anew(
     assert starts(path) == (kind == "nothing")
 
 
+@pytest.mark.parametrize("kind", FORGERIES)
+def test_they_agree_on_a_record_that_no_start_reads_too(path: Path, kind: str) -> None:
+    open_trail(path).close()  # closes the attempt: from now on a start reads the last record alone
+    rewrite(path, lambda lines: [*lines[:1], FORGERIES[kind](lines[1]), *lines[2:]])
+    assert not verified(path).sound or starts(path)
+
+
 def test_numbers_that_are_repeated_or_left_out_are_found_in_the_middle_of_a_block(path: Path) -> None:
     for _ in range(3):
         trail = open_trail(path)
