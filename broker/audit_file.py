@@ -264,7 +264,6 @@ def _flock(kind: int, start: int) -> bytes:
 
 
 _LOCK = _flock(fcntl.F_WRLCK, _APPEND_BYTE)
-_LOCK_TO_READ = _flock(fcntl.F_RDLCK, _APPEND_BYTE)
 _UNLOCK = _flock(fcntl.F_UNLCK, _APPEND_BYTE)
 
 
@@ -276,14 +275,14 @@ def _set_lock(fd: int, request: bytes) -> bool:
     return True
 
 
-def lock_to_read(fd: int) -> bool:
-    """Keep writers out while a reader looks at the size; False if a writer is in."""
-    return _set_lock(fd, _LOCK_TO_READ)
+def is_being_written(fd: int) -> bool:
+    """Whether a writer is in. A reader takes no lock for it: one that is stopped would keep every writer out."""
+    return _is_locked(fd, _APPEND_BYTE)
 
 
-def unlock_read(fd: int) -> None:
-    """Let writers in again."""
-    _set_lock(fd, _UNLOCK)
+def _is_locked(fd: int, byte: int) -> bool:
+    answer = fcntl.fcntl(fd, fcntl.F_OFD_GETLK, _flock(fcntl.F_WRLCK, byte))
+    return int.from_bytes(answer[:2], "little") != fcntl.F_UNLCK
 
 
 def session_byte(session: str) -> int:
@@ -293,8 +292,7 @@ def session_byte(session: str) -> int:
 
 def session_lives(fd: int, session: str) -> bool:
     """Whether some process holds the lock of `session` on this file (fcntl(2), F_OFD_GETLK)."""
-    answer = fcntl.fcntl(fd, fcntl.F_OFD_GETLK, _flock(fcntl.F_WRLCK, session_byte(session)))
-    return int.from_bytes(answer[:2], "little") != fcntl.F_UNLCK
+    return _is_locked(fd, session_byte(session))
 
 
 def read_chain(fd: int, head: Head, size: int, seen: Seen) -> Head:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from broker.audit_file import TrailFaultError, lock_to_read, unfit, unlock_read
+from broker.audit_file import TrailFaultError, is_being_written, unfit
 from broker.audit_record import LINE_LIMIT_BYTES, BrokenChainError, CallLine, EventLine, Line
 from broker.audit_recovery import first_seq
 from broker.audit_rotation import rotated_files
@@ -24,7 +24,7 @@ from broker.notice import warn
 BLOCK_BYTES = LINE_LIMIT_BYTES + 1
 """The longest line that a record may be, and its newline."""
 
-_LOCK_TRIES = 100
+_LOOKS = 100
 
 
 _decode_call = msgspec.json.Decoder(CallLine).decode
@@ -239,13 +239,13 @@ def check_form(path: str) -> None:
 
 def settled_size(fd: int) -> int:
     """Return a size at which no record is half written, unless its writer died or is stopped."""
-    for _ in range(_LOCK_TRIES):
-        if lock_to_read(fd):
-            size = os.fstat(fd).st_size
-            unlock_read(fd)
-            return size
+    for _ in range(_LOOKS):
+        size = os.fstat(fd).st_size
+        # had it been half of a record, it would be larger, or smaller again, once its writer is out
+        if not is_being_written(fd) and os.fstat(fd).st_size == size:
+            break
         time.sleep(0.001)
-    return os.fstat(fd).st_size
+    return size
 
 
 def end_of(source: Source, fd: int) -> int:

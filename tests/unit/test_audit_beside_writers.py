@@ -2,12 +2,14 @@
 
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from broker import audit_reading, audit_verify
+from broker import audit_file, audit_reading, audit_verify
+from broker.audit_file import TrailFile
 from broker.audit_following import Place, follow, place_of
 from broker.audit_reading import entries_backwards, sources_of
 from broker.audit_record import GENESIS
@@ -136,6 +138,26 @@ def _read_now(following: "Iterator[audit_reading.Found | None]") -> Iterator[aud
         if found is None:
             return
         yield found[1]
+
+
+def test_a_reader_takes_no_lock_that_it_could_keep_when_it_is_stopped(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(audit_file, "_set_lock", None)
+    assert verified(path).sound
+    assert len(list(entries_backwards(sources_of(str(path))))) > 0
+
+
+def test_a_reader_waits_for_a_writer_that_is_in(path: Path) -> None:
+    writer = TrailFile.open(str(path), create=False)
+    writer.lock()
+    left = threading.Timer(0.05, writer.unlock)
+    left.start()
+    since = time.monotonic()
+    assert verified(path).sound
+    assert time.monotonic() - since > 0.03
+    left.join()
+    writer.close()
 
 
 def test_readers_do_not_disturb_a_broker_that_writes(tmp_path: Path) -> None:
