@@ -145,6 +145,9 @@ def _replace(file: TrailFile, bad: list[str], after: tuple[int, str], faults: li
         new.lock()  # before anybody can see it: no broker, and no other repair, comes between
         os.link(path, names[path], follow_symlinks=False)
         rotation.take_over(path)
+        for _, name in rotation.rotated_files(path):
+            if os.path.samestat(os.lstat(name), os.fstat(file.fd)):
+                os.unlink(name)  # its rotation had begun: it has its sealed name instead
         _rename({name: sealed for name, sealed in names.items() if name != path})
     finally:
         new.close()

@@ -196,3 +196,9 @@ def test_a_trail_whose_name_is_no_text_is_repaired(tmp_path: Path) -> None:
     repair(str(path))
     assert "sealed \\udcff.jsonl" in records(path)[0]["detail"]
     assert verified(path).sound
+
+
+def test_where_there_is_no_trail_a_repair_makes_none(tmp_path: Path) -> None:
+    with pytest.raises(StartupError, match="there is no trail"):
+        main(["repair", "--log", str(tmp_path / "audit.jsonl")])
+    assert list(tmp_path.iterdir()) == []

@@ -1,6 +1,7 @@
 """`audit repair` that dies or fails at any of its system calls: the next finishes it, and a record names what was sealed."""
 
 import errno
+import json
 import os
 import shutil
 from collections.abc import Callable
@@ -54,8 +55,16 @@ def tear(name: str) -> None:
         file.write(b'{"seq":')
 
 
+def begin_to_rotate(files: list[str]) -> None:
+    """Give the last file the name that it gets before it says that it was rotated away."""
+    number = json.loads(Path(files[-1]).read_bytes().partition(b"\n")[0])["seq"]
+    os.link(files[-1], f"{files[-1]}.{number:012}")
+
+
 DAMAGES: dict[str, Callable[[list[str]], object]] = {
     "last changed": lambda files: change(files[-1]),
+    "last changed, a rotation begun": lambda files: (begin_to_rotate(files), change(files[-1])),
+    "second changed, a rotation begun": lambda files: (begin_to_rotate(files), change(files[1])),
     "second changed": lambda files: change(files[1]),
     "second changed, last torn": lambda files: (change(files[1]), tear(files[-1])),
     "first and third changed": lambda files: (change(files[0]), change(files[2])),
