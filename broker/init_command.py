@@ -189,7 +189,6 @@ def _print_client(client: str, policy: str, *, chosen: bool) -> None:
     if carrier := os.environ.get("HTMCP_BROKER"):  # policy, jail and trail are those beyond
         environment = {"HTMCP_BROKER": carrier}
     server: dict[str, Any] = {"command": _command(), "args": [], "env": environment}
-    _check_text({"the command": _command(), **environment})
     place, key = CLIENTS[client]
     notes = [f"for {place}; the jail is {_jail_in_words(environment)}"]
     if client == "vscode":
@@ -205,17 +204,6 @@ def _print_client(client: str, policy: str, *, chosen: bool) -> None:
         print(f"# {note}", file=sys.stderr)
     snippet = {key: {SERVER: server}}
     print(msgspec.json.format(msgspec.json.encode(snippet), indent=2).decode())
-
-
-def _check_text(values: dict[str, str]) -> None:
-    """Raise StartupError for a name that is no UTF-8, which the snippet, being JSON, could not hold."""
-    for name, value in values.items():
-        try:
-            value.encode()
-        except UnicodeEncodeError:
-            raise StartupError(
-                f"{name} is {value!r}, which is not UTF-8: a client's configuration cannot hold it"
-            ) from None
 
 
 def _jail_in_words(environment: dict[str, str]) -> str:

@@ -161,12 +161,16 @@ def _operate(module: str, arguments: list[str]) -> int:
     from importlib import import_module
 
     from broker import lean
+    from broker.refusal import StartupError
 
     early_end.leave()
     lean.end_of_start()
     if isinstance(sys.stdout, io.TextIOWrapper):  # an old encoding must not keep anybody from reading a trail
         sys.stdout.reconfigure(errors="backslashreplace")
-    status: int = import_module(module).main(arguments)
+    try:
+        status: int = import_module(module).main(arguments)
+    except UnicodeEncodeError as error:
+        raise StartupError(f"no JSON can hold {error.object!r}, which is not UTF-8") from None
     return status
 
 

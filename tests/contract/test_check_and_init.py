@@ -207,7 +207,16 @@ def test_a_name_that_no_json_can_hold_is_told_and_not_printed_for_a_client(
     place: Place, variable: str
 ) -> None:
     ended = run_cli(place, "init", "--client", "claude", **{variable: "/srv/\udcff"})
-    assert_refused(ended, variable, "\\udcff", "not UTF-8")
+    assert_refused(ended, "/srv/\\udcff", "not UTF-8")
+
+
+@pytest.mark.parametrize("command", ["doctor", "check"])
+def test_a_policy_whose_name_no_json_can_hold_is_told(place: Place, command: str) -> None:
+    odd = place.folder / "odd\udcff.toml"
+    place.policy.rename(odd)
+    assert_refused(
+        run_cli(place, command, "--json", HTMCP_POLICY_FILE=str(odd)), "odd\\udcff.toml", "not UTF-8"
+    )
 
 
 def test_what_is_no_policy_is_not_approved(place: Place) -> None:
