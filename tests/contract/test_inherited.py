@@ -101,3 +101,11 @@ def test_where_no_thread_can_be_had_at_all_a_start_is_refused(place: Place, verb
     ended = python(place, NO_THREAD, *(("run", "echo hi") if verb == "run" else ("doctor",)))
     assert (ended.returncode, ended.stdout) == (EX_CONFIG, b"")
     assert b"as many threads or as much memory as it may have" in ended.stderr
+
+
+def test_doctor_says_where_a_limit_lets_no_frontend_start(place: Place) -> None:
+    few = "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (60, 60))"
+    assert python(place, BEFORE.format(few), COMMAND, "run", "echo hi").returncode == EX_CONFIG
+    ended = python(place, BEFORE.format(few), COMMAND, "doctor")
+    assert ended.returncode == 1
+    assert b"cannot be started" in ended.stdout
