@@ -13,10 +13,9 @@ from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from typing import NamedTuple
 
-import msgspec
-
+from broker import audit_record
 from broker.audit_file import TrailFaultError, is_being_written, unfit
-from broker.audit_record import LINE_LIMIT_BYTES, BrokenChainError, CallLine, EventLine, Line
+from broker.audit_record import LINE_LIMIT_BYTES, BrokenChainError, Line
 from broker.audit_recovery import first_seq
 from broker.audit_rotation import rotated_files
 from broker.notice import warn
@@ -27,9 +26,6 @@ BLOCK_BYTES = LINE_LIMIT_BYTES + 1
 _LOOKS = 100
 
 
-_decode_call = msgspec.json.Decoder(CallLine).decode
-_decode_event = msgspec.json.Decoder(EventLine).decode
-_IS_EVENT = b'"record_type":"event"'
 _TS_FIELD = b',"ts":"'
 _BEGINNING_BYTES = 96
 """What stands before `event_id` is shorter; and no text of a record holds a quote that is not escaped."""
@@ -55,10 +51,10 @@ Found = tuple[bytes, Line]
 def decode(line: bytes) -> Line | None:
     """Return the record of a line, None for a line that is none: `verify` says what is wrong with it."""
     try:
-        entry: Line = _decode_event(line) if _IS_EVENT in line[:_BEGINNING_BYTES] else _decode_call(line)
-        return entry if _is_time(entry.ts) else None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        entry = audit_record.decode(line)
+    except BrokenChainError:
         return None
+    return entry if _is_time(entry.ts) else None
 
 
 def _is_time(ts: str) -> bool:
