@@ -1,13 +1,12 @@
 """What the texts of one call hide together: what redaction took out of one of them, none of them shows.
 
-Always true: quotes, backslashes and blanks make no difference, so that `gh"p_…"` shows no more than `ghp_…` would. Where it
-cannot be told which part of a text is the secret, the text is given up, not the redaction.
+Always true: quotes, backslashes, blanks and escapes make no difference, so that `gh"p_…"` and `gh\\x70_…` show no more than
+`ghp_…` would. Where it cannot be told which part of a text is the secret, the text is given up, not the redaction.
 """
 
 from collections.abc import Iterable
 
-from msgspec import DecodeError
-from msgspec.json import decode
+from broker.audit_meanings import decoded, decoded_across_quotes
 
 PIECE_CHARACTERS = 6
 """So many characters of a secret in a row are a leak."""
@@ -16,7 +15,6 @@ MIDDLE_CHARACTERS = 256 * 1024
 """Where secrets lie further apart, it is not looked what they were."""
 _MARKER = "[REDACTED:"
 _MARKER_CHARACTERS = 65
-_QUOTES = str.maketrans("", "", "\"'\\")
 _QUOTES_AND_BLANKS = str.maketrans("", "", "\"'\\ \t\r\n")
 
 
@@ -40,8 +38,12 @@ class Taken:
         """Is a piece that was taken out of one of the texts still in this one, as far as that can be told?"""
         if not self._pieces:
             return self._untold
-        shown = _bare(text)
-        return self._untold or len(_not_in(shown, self._pieces)) < len(self._pieces)
+        return self._untold or any(
+            self._has(form) for form in (text, *decoded(text), *decoded_across_quotes(text))
+        )
+
+    def _has(self, text: str) -> bool:
+        return len(_not_in(_bare(text), self._pieces)) < len(self._pieces)
 
 
 def _pieces_of(text: str) -> set[str]:
@@ -81,30 +83,6 @@ def _bare(text: str) -> str:
         end = part.find("]", 0, _MARKER_CHARACTERS)
         pieces.append("\0" + (part[end + 1 :] if end >= 0 else part).translate(_QUOTES_AND_BLANKS))
     return "".join(pieces)
-
-
-def readings(raw: str) -> list[str]:
-    """What else `raw` may mean, to a shell or as the arguments of a call in JSON, if quotes or backslashes stand in it."""
-    unquoted = raw.translate(_QUOTES)
-    if unquoted == raw:
-        return []
-    if raw[:1] not in ("{", "["):
-        return [unquoted]
-    try:
-        return [unquoted, "\n".join(_lines(decode(raw.encode())))]
-    except (DecodeError, RecursionError):
-        return [unquoted]
-
-
-def _lines(value: object) -> Iterable[str]:
-    """JSON as lines `name=value`; a list as the words of a command."""
-    if isinstance(value, dict):
-        for name, inner in value.items():
-            yield from (f"{name.translate(_QUOTES)}={line}" for line in _lines(inner))
-    elif isinstance(value, list):
-        yield " ".join(line for inner in value for line in _lines(inner))
-    else:
-        yield str(value).translate(_QUOTES)
 
 
 def quoted(words: tuple[str, ...]) -> str:

@@ -5,10 +5,11 @@ is taken of redacted text only, because the digest of a short secret lets anybod
 one text of a call hides, none of them shows; what is returned can be encoded as UTF-8.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from broker.audit_agreement import Taken, quoted, readings
+from broker.audit_agreement import Taken, quoted
+from broker.audit_meanings import decoded, meanings
 from broker.audit_record import Call, Cut, digest
 
 COMMAND_CHARACTERS = 8_192
@@ -62,11 +63,13 @@ def _agreed(
     words = None if call.argv is None else tuple(map(printable, call.argv))
     own = None if words is None else redacted_words(words, redact)
     cwd = None if call.cwd is None else printable(call.cwd)
-    texts = [(raw, redact(raw)), *((text, redact(text)) for text in readings(raw))]
+    meant = meanings(raw, words)
+    texts = [(raw, redact(raw)), *((meaning.text, redact(meaning.text)) for meaning in meant)]
+    others = [after for (_, after), meaning in zip(texts[1:], meant, strict=True) if meaning.is_legible]
     if words is not None and own is not None:
         texts.append((" ".join(words), " ".join(own)))
     if cwd is not None:
-        texts.append((cwd, redact(cwd)))
+        texts += [(text, redact(text)) for text in (cwd, *decoded(cwd))]
     pairs += [(before, after) for before, after in texts if before != after]
     if not pairs:
         return raw, words, cwd
@@ -75,12 +78,20 @@ def _agreed(
     parts = parts if len(parts) <= HIDDEN_PARTS else []
     if own is not None:
         own = tuple(_without(word, parts) for word in own)
-    forms = [texts[0][1], *(() if own is None else (quoted(own),)), *(after for _, after in texts[1:2])]
-    forms += [_without(form, parts) for form in forms]
-    shown = next((form for form in forms if not taken.shows_in(form)), GIVEN_UP)
+    typed = (texts[0][1],) if own is None else (texts[0][1], quoted(own))
+    shown = next((form for form in _forms(typed, others, parts) if not taken.shows_in(form)), GIVEN_UP)
     if own is not None and taken.shows_in(" ".join(own)):
         own = tuple(shown.split(" "))
     return shown, own, None if cwd is None else _without_in_folders(redact(cwd), taken)
+
+
+def _forms(typed: Iterable[str], others: Iterable[str], parts: list[tuple[str, str]]) -> Iterable[str]:
+    """In what form a command may be shown, the best first: as it was typed, else as something that it means."""
+    yield from typed
+    yield from (_without(form, parts) for form in typed)
+    for form in others:
+        yield form
+        yield _without(form, parts)
 
 
 def _without(text: str, parts: list[tuple[str, str]]) -> str:

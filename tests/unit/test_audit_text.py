@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import time
 from pathlib import Path
 
@@ -149,6 +150,61 @@ def test_a_command_whose_secrets_cannot_be_told_from_the_rest_is_given_up() -> N
     command = " ".join(f"'secret{number}'" for number in range(100)) + ' XTO"KEN"abcdef'
     call = Call(tool="run_command", command_raw=command, policy_sha256="", argv=None)
     assert show_call(call, redact).command_raw == "[REDACTED:command]"
+
+
+TOKEN = github_token()
+IN_ESCAPES = "".join(f"\\x{ord(character):02x}" for character in TOKEN)
+OF_LINES = r"""
+printf 'password:\n  @\n'
+printf 'DB_PASSWORD\t@\n'
+printf 'user,password\nbob,@\n'
+printf 'pass\167ord=@'
+echo -e 'password:\n  @'
+echo -e 'contrase\u00f1a=@'
+echo 'DB_PASSWORD @'
+echo DB_PASSWORD @
+sh -c 'printf "password:\n  @"'
+""".strip().splitlines()
+REFUSED = r"""
+echo | pass'word: "@"' a=b
+echo; secret_ke'y "@"'
+echo $'password:\n  @'
+""".strip().splitlines()
+REFUSED += ["echo $(x) \"password:\"'\n  @'", "cat > 'f' && echo pass\"word,user\n@,bob\""]
+REFUSED += [f"{command} | tee f" for command in OF_LINES]
+REFUSED += [json.dumps({"command": command})[:-1] for command in OF_LINES]
+
+
+@pytest.mark.parametrize("command", OF_LINES)
+def test_what_redaction_would_hide_of_the_output_the_command_does_not_show(command: str) -> None:
+    secret = characters(20)
+    words = tuple(shlex.split(command.replace("@", secret)))
+    call = Call(tool="run_command", command_raw=command.replace("@", secret), policy_sha256="", argv=words)
+    shown = show_call(call, REDACT)
+    assert shown.argv is not None
+    assert not survives(secret, " ".join((shown.command_raw, *shown.argv)))
+    assert shown.argv[:1] == words[:1]
+
+
+@pytest.mark.parametrize("command", REFUSED)
+def test_what_a_command_means_that_cannot_be_read_is_hidden_in_it(command: str) -> None:
+    secret = characters(20)
+    call = Call(tool="run_command", command_raw=command.replace("@", secret), policy_sha256="")
+    shown = show_call(call, REDACT)
+    assert not survives(secret, shown.command_raw)
+    assert "[REDACTED:" in shown.command_raw
+
+
+@pytest.mark.parametrize("command", [f"printf '{IN_ESCAPES} x'", f"printf 'gh\\160{TOKEN[3:]} x'"])
+@pytest.mark.parametrize("more", ["", " | tee f"])
+def test_a_secret_in_escapes_is_shown_neither_in_escapes_nor_plain(command: str, more: str) -> None:
+    argv = None if more else tuple(shlex.split(command))
+    call = Call(tool="run_command", command_raw=command + more, policy_sha256="", argv=argv)
+    shown = show_call(call, REDACT)
+    assert "[REDACTED:github_token]" in shown.command_raw
+    record = " ".join((shown.command_raw, *(shown.argv or ())))
+    assert not survives(TOKEN, record)
+    assert IN_ESCAPES[20:40].replace("\\", "") not in record.replace("\\", "")
 
 
 MANY_WORDS = "-----BEGIN PRIVATE KEY-----\n" + "MIIEvAIBADANBgkq\n" * 3_000
