@@ -11,14 +11,16 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from protocol.messages import ARGUMENTS_CHARACTERS
+
 AnyId = int | float | str
 """What JSON-RPC lets an id be; MCP knows no fractions."""
 
 ID_CHARACTERS = 1024
 """The longest id, of text or digits; it is held and echoed."""
 
-EXCERPT_BYTES = 4096
-"""How much of the arguments is kept: the trail takes 1,024 characters."""
+EXCERPT_BYTES = 4 * (ARGUMENTS_CHARACTERS + 1)
+"""How much of the arguments is kept: more characters than are reported, so that who reports them sees that they were cut."""
 
 STEPS = 100_000
 """How many brackets, and how many other parts, are looked at: a fraction of a second at worst."""
@@ -86,8 +88,8 @@ class Glimpse:
 
     def feed(self, untrusted: bytes) -> None:
         """Go on with the next piece."""
-        if self._beginning is None:
-            self._beginning = untrusted[:EXCERPT_BYTES]
+        self._beginning = _longer(self._beginning or b"", untrusted)
+        self._arguments = self._arguments and _longer(self._arguments, untrusted)
         at = 0
         while at < len(untrusted) and self._steps_left > 0:
             self._steps_left -= 1
@@ -214,6 +216,10 @@ class Glimpse:
         is_value = self._depth == 2 and self._wanted == "value" and self._key == "arguments"
         if is_value and self._arguments is None:
             self._arguments = untrusted[at : at + EXCERPT_BYTES]
+
+
+def _longer(kept: bytes, untrusted: bytes) -> bytes:
+    return kept + untrusted[: EXCERPT_BYTES - len(kept)]
 
 
 def _decoded(untrusted: bytes) -> str | None:

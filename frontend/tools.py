@@ -6,7 +6,6 @@ records.
 """
 
 import json
-import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -15,6 +14,9 @@ import msgspec
 from protocol.messages import COMMAND_CHARACTERS, PATH_CHARACTERS, CommandResult, ResultCode, Tool
 
 POLICY_URI = "policy://effective"
+NAME_CHARACTERS = 100
+"""The longest name of an argument that a reason repeats."""
+
 NAMES_SHOWN = 150
 """How many program names a text lists; a policy may have thousands, and a model pays for each."""
 
@@ -56,8 +58,6 @@ BROKER_GONE = CommandResult(
 CANCELLED_EARLY = "cancelled by the client or by the end of the server, before it was judged"
 """What the trail says of a call that was never sent as one; nobody is answered."""
 
-_ESCAPED = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(/)|\\)")
-
 _EXPECTED = {
     Tool.RUN: '{"command": string, "cwd": string or null (optional)}',
     Tool.EXPLAIN: '{"command": string}',
@@ -80,7 +80,8 @@ def _problem(tool: Tool, untrusted: object) -> str | None:
     allowed = ("command", "cwd") if tool is Tool.RUN else ("command",)
     unknown = [name for name in untrusted if name not in allowed]
     if unknown:
-        return f"unknown argument {shown(unknown[0])[:100]}"
+        name = shown(unknown[0])  # whole or not at all: the broker would not know half of a secret for one
+        return f"unknown argument {name if len(name) <= NAME_CHARACTERS else 'with a very long name'}"
     if "command" not in untrusted:
         return "the argument command is missing"
     if not isinstance(untrusted["command"], str):
@@ -107,12 +108,8 @@ def shown(untrusted: object) -> str:
 
 
 def unread(untrusted: bytes) -> str:
-    """Return the same of what could not be read. What was escaped stands for itself: an escape would hide a secret."""
-    return _ESCAPED.sub(_unescaped, untrusted.decode("utf-8", "backslashreplace"))
-
-
-def _unescaped(found: re.Match[str]) -> str:
-    return found[2] or (chr(int(found[1], 16)) if found[1] else found[0])
+    """Return the same of what could not be read, escapes and all: what they hide, the broker looks for."""
+    return untrusted.decode("utf-8", "backslashreplace")
 
 
 def as_structured(result: CommandResult) -> dict[str, Any]:

@@ -30,13 +30,16 @@ class Descriptor(Protocol):
         """Close it."""
 
 
-def excerpt(text: str) -> str:
+def excerpt(text: str, limit_characters: int) -> str:
     """Return the beginning of `text` as a `MalformedRequest` can carry it.
 
-    Half surrogates become `\\udXXX`.
+    Half surrogates become `\\udXXX`. A text that is cut loses its unfinished word, too: nobody knows half of a secret for one.
     """
-    shown = text[: messages.PROBLEM_CHARACTERS].encode("utf-8", "backslashreplace").decode()
-    return shown[: messages.PROBLEM_CHARACTERS]
+    shown = text[: limit_characters + 1].encode("utf-8", "backslashreplace").decode()
+    if len(shown) <= limit_characters:
+        return shown
+    end = max(shown.rfind(blank, limit_characters // 2, limit_characters - 1) for blank in " \t\n")
+    return shown[: end if end >= 0 else limit_characters - 1] + "…"
 
 
 def fault_in_text(name: str, text: str, limit_characters: int) -> str | None:
@@ -94,7 +97,9 @@ class ClientConnection:
     def malformed(self, tool: Tool, arguments: str, problem: str) -> tuple[int, bytes]:
         """Report a call whose arguments were none; both texts are cut to what fits."""
         request_id = self._next(Result)
-        report = messages.MalformedRequest(request_id, tool, excerpt(arguments), excerpt(problem))
+        shown = excerpt(arguments, messages.ARGUMENTS_CHARACTERS)
+        reason = excerpt(problem, messages.PROBLEM_CHARACTERS)
+        report = messages.MalformedRequest(request_id, tool, shown, reason)
         return request_id, framing.encode(report)
 
     def describe(self) -> tuple[int, bytes]:

@@ -15,6 +15,9 @@ PROTOCOL_VERSION = 1
 COMMAND_CHARACTERS = 65_536
 """The longest command, in characters; a longer one is reported with `MalformedRequest`."""
 
+ARGUMENTS_CHARACTERS = 16_384
+"""So much of what was no request is reported: more than the trail shows, so that a cut leaves no half of a secret there."""
+
 PATH_CHARACTERS = 4_096
 PROBLEM_CHARACTERS = 1_024
 
@@ -103,7 +106,7 @@ class MalformedRequest(Request, frozen=True, tag="malformed"):
 
     id: RequestId
     tool: Tool
-    arguments: Annotated[str, Meta(max_length=PROBLEM_CHARACTERS)]
+    arguments: Annotated[str, Meta(max_length=ARGUMENTS_CHARACTERS)]
     problem: Annotated[str, Meta(max_length=PROBLEM_CHARACTERS)]
 
 

@@ -223,6 +223,27 @@ def test_an_escape_in_arguments_that_are_none_hides_no_secret(raw: RawClient, ar
     assert "16C7e42F" not in json.dumps(record)
 
 
+HALVES = {
+    "a token": "ghp_16C7e42F292c6912E7710c838347Ae178B4a",
+    "the password of an address": "https://user:16C7e42F292c6912E7710c83@host/x",
+    "an option": "--password 16C7e42F292c6912E7710c83",
+    "lines in quotes": "'password:\n  16C7e42F292c6912E7710c83'",
+}
+
+
+@pytest.mark.parametrize("at", [1_000, 4_070, 8_180, 16_370, 65_530])
+@pytest.mark.parametrize("case", HALVES)
+def test_no_half_of_a_secret_is_left_of_arguments_that_are_cut(raw: RawClient, case: str, at: int) -> None:
+    mark = f"by-{unique_seconds()}"
+    for place in range(at - 12, at + 13, 6):
+        command = f"echo {mark} ".ljust(place, "w") + f" {HALVES[case]} " + "v " * 40_000
+        for arguments in ({"command": command}, {"command": command, "x": 1}):
+            assert envelope_for(raw, arguments).code == "PARSE_ERROR"
+    found = about(raw.place.trail, mark)
+    assert len(found) == 10
+    assert "16C7e" not in json.dumps(found)
+
+
 @pytest.mark.parametrize("request_id", [1.5, None, True, [], {}, 2**70, "x" * 2_000], ids=repr)
 def test_a_call_whose_id_is_none_is_recorded_and_does_not_run(raw: RawClient, request_id: object) -> None:
     mark = f"by-{unique_seconds()}"

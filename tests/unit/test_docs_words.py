@@ -152,7 +152,13 @@ def numbers_of_the_code() -> dict[str, set[str]]:
             envelope,
             *(
                 f"{number} characters"
-                for number in (128, messages.COMMAND_CHARACTERS, messages.PATH_CHARACTERS, 1024)
+                for number in (
+                    128,
+                    messages.COMMAND_CHARACTERS,
+                    messages.PATH_CHARACTERS,
+                    messages.ARGUMENTS_CHARACTERS,
+                    1024,
+                )
             ),
         },
         "redaction.md": {

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from frontend.glimpse import Glimpse, look
+from frontend.glimpse import EXCERPT_BYTES, Glimpse, look
 
 IDS = [0, 7, -1, 2**80, 1.5, -2e-3, "", "a", "é\n", 'quote " and \\', "😀" * 1000]
 
@@ -96,9 +96,20 @@ def test_of_a_key_that_came_twice_both_values_are_seen():
 
 
 def test_the_beginning_of_the_arguments_is_kept_or_of_the_line():
-    line = b'{"params":{"arguments": {"command":"' + b"x" * 10_000 + b'"}}}'
-    assert look(line).arguments == line[line.index(b'{"command') :][:4096]
-    assert look(b'{"params":{"a":' + b"[" * 9000).arguments == (b'{"params":{"a":' + b"[" * 4081)
+    line = b'{"params":{"arguments": {"command":"' + b"x" * 100_000 + b'"}}}'
+    assert look(line).arguments == line[line.index(b'{"command') :][:EXCERPT_BYTES]
+    line = b'{"params":{"a":' + b"[" * 90_000
+    assert look(line).arguments == line[:EXCERPT_BYTES]
+
+
+@pytest.mark.parametrize("step", [13, 7_000, EXCERPT_BYTES, 90_000])
+def test_the_beginning_of_the_arguments_is_kept_though_the_line_came_in_pieces(step):
+    line = b'{"params":{"arguments": {"command":"' + b"x" * 100_000 + b'"}}}'
+    for message in (line, line.replace(b"arguments", b"else")):
+        glimpse = Glimpse()
+        for at in range(0, len(message), step):
+            glimpse.feed(message[at : at + step])
+        assert glimpse.seen.arguments == look(message).arguments
 
 
 JSON = st.recursive(

@@ -26,6 +26,8 @@ WRONG = [
     ({"command": "ls", "shell": True}, 'unknown argument "shell"'),
     ({"command": "ls", "Command": "ls"}, 'unknown argument "Command"'),
     ({"command": "ls", "": 1}, 'unknown argument ""'),
+    ({"command": "ls", "x" * 98: 1}, f'unknown argument "{"x" * 98}"'),
+    ({"command": "ls", "x" * 99: 1}, "unknown argument with a very long name"),
     ({"command": "ls", "\ud800": 1}, 'unknown argument "\\ud800"'),
 ]
 

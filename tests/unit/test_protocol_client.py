@@ -56,7 +56,7 @@ def test_a_run_that_no_request_can_carry_is_reported_as_malformed(command, cwd, 
     report = sent(open_connection().run(command, cwd)[1])
     assert isinstance(report, messages.MalformedRequest)
     assert report.problem.startswith(problem)
-    assert len(report.arguments) <= messages.PROBLEM_CHARACTERS
+    assert len(report.arguments) <= messages.ARGUMENTS_CHARACTERS
 
 
 def test_an_explain_that_no_request_can_carry_is_reported_for_its_own_tool():
@@ -64,7 +64,20 @@ def test_an_explain_that_no_request_can_carry_is_reported_for_its_own_tool():
 
 
 def test_a_report_of_many_half_pairs_still_fits():
-    assert len(sent(open_connection().run("\ud800" * 70_000)[1]).arguments) <= messages.PROBLEM_CHARACTERS
+    report = sent(open_connection().run("\ud800" * 70_000)[1])
+    assert 0 < len(report.arguments) <= messages.ARGUMENTS_CHARACTERS
+
+
+@pytest.mark.parametrize("part", [1, 10, 40, 8_000])
+def test_a_report_that_is_cut_ends_before_the_word_that_is_cut(part):
+    beginning = "# " * (messages.ARGUMENTS_CHARACTERS // 2 - part // 2 - 4) + "one "
+    report = sent(open_connection().explain(beginning + "y" * 8_100 + " " + "z" * 60_000)[1])
+    assert report.arguments == beginning.rstrip() + "…"
+
+
+def test_a_report_without_a_blank_is_cut_beyond_what_the_trail_shows():
+    arguments = sent(open_connection().run("x" * 70_000)[1]).arguments
+    assert arguments == "x" * (messages.ARGUMENTS_CHARACTERS - 1) + "…"
 
 
 @pytest.mark.parametrize(

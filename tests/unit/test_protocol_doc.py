@@ -50,6 +50,7 @@ def test_each_limit_in_the_text_is_the_limit_of_the_code():
         128,
         messages.COMMAND_CHARACTERS,
         messages.PATH_CHARACTERS,
+        messages.ARGUMENTS_CHARACTERS,
         messages.PROBLEM_CHARACTERS,
         framing.REQUEST_LIMIT_BYTES,
         framing.REPLY_LIMIT_BYTES,
