@@ -1,6 +1,7 @@
 """What another local user could change, read or exchange: such a place is refused, and a file of theirs counts for nothing."""
 
 import grp
+import json
 import os
 import pwd
 import shutil
@@ -361,8 +362,9 @@ def test_a_trail_of_another_user_is_shown_with_its_older_files_and_said_to_be_th
 
 def tear(path: Path) -> None:
     """Leave what a broker leaves that dies while it writes."""
+    following = json.loads(path.read_bytes().splitlines()[-1])["seq"] + 1
     with path.open("ab") as file:
-        file.write(b'{"seq":3,"ts":"canary')
+        file.write(b'{"seq":%d,"ts":"canary' % following)
 
 
 def torn_of_another_user(path: Path) -> None:
