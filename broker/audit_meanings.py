@@ -21,6 +21,7 @@ _CONTROLS_AND_QUOTES = _CONTROLS | str.maketrans("'\"", "\n" * 2)
 _ASSIGNS = re.compile(r"\A[\w.-]++=")
 _PRINTS = re.compile(r"\b(?:echo|printf)(?: -[neE]+)*[ \n]++(?=\S+\s+\S|\S{16})")
 """What such a program prints begins a line."""
+_CONVERSION = re.compile(r"%(?:%|[-+ #0-9.*']*+[A-Za-z])")
 
 _ESCAPE = r"""{slashes}(?:
     ((?:x[0-9a-fA-F]{{1,2}}|{octal})(?:{slashes}(?:x[0-9a-fA-F]{{1,2}}|{octal}))*+)  # 1 bytes, some of one character
@@ -94,6 +95,7 @@ def _read(words: tuple[str, ...], passed: int) -> Iterable[Meaning]:
         plain = " ".join(words).replace("\n ", "\n").replace(" \n", "\n")
         forms = decoded(plain) or [plain]
         found = [_PRINTS.sub(r"\g<0>\n", form) for form in forms]
+        found += _printed(words)
         if shells == passed:
             found += [form.translate(_WITHOUT_QUOTES) for form in forms]
         if passed < shells or found[: len(forms)] != forms or any(_has_lines(form, words) for form in forms):
@@ -106,6 +108,24 @@ def _read(words: tuple[str, ...], passed: int) -> Iterable[Meaning]:
             return
         is_legible &= plain.count("\\") == sum(word.count("\\") for word in inner)
         words = inner
+
+
+def _printed(words: tuple[str, ...]) -> list[str]:
+    """What `printf` would make of its format and the words behind it, once it has decoded both."""
+    at = words.index("printf") + 1 if "printf" in words else len(words)
+    if len(words) < at + 2 or "%" not in words[at]:
+        return []
+    values = list(reversed(words[at + 1 :]))
+    form, printed, room = words[at], "", sum(map(len, words))
+    while values and len(printed) <= room:
+        left = len(values)
+        printed += _CONVERSION.sub(
+            lambda found: "%" if found[0] == "%%" else values.pop() if values else "", form
+        )
+        if len(values) == left:
+            break
+    text = " ".join(words[:at]) + "\n" + printed
+    return decoded(text) or [text]
 
 
 def _has_lines(form: str, words: tuple[str, ...]) -> bool:

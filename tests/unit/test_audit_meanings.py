@@ -76,6 +76,20 @@ def test_what_is_in_quotes_or_printed_stands_on_a_line_of_its_own_too() -> None:
     assert any("\na\tb\n" in text for text in texts("tool k='a\\tb' c", ("tool", "k=a\\tb", "c")))
 
 
+@pytest.mark.parametrize(
+    ("words", "printed"),
+    [
+        (("printf", "a%s-%5d%%\\n", "\\x41", "7"), "aA-7%\n"),
+        (("printf", "%s\\n", "a:", "  b"), "a:\n  b\n"),
+        (("env", "printf", "%s%s%s", "a", "b"), "ab"),
+        (("printf", "%%", "a"), "%"),
+    ],
+)
+def test_what_printf_puts_together_is_read_together(words: tuple[str, ...], printed: str) -> None:
+    before = " ".join(words[: words.index("printf") + 1])
+    assert f"{before}\n{printed}" in texts(" ".join(words), words)
+
+
 def test_what_has_lost_its_backslashes_is_not_for_reading() -> None:
     legible = [meaning.text for meaning in meanings("| printf \\x41 '\\x42'", None) if meaning.is_legible]
     assert legible
@@ -106,7 +120,7 @@ def test_what_has_lost_its_backslashes_is_not_for_reading() -> None:
 def test_meanings_are_few_and_take_linear_time(piece: str) -> None:
     raw = piece * (65_536 // len(piece))
     started = time.process_time()
-    for words in (None, (raw,), tuple(raw.split(" ")[:4_096])):
+    for words in (None, (raw,), tuple(raw.split(" ")[:4_096]), ("printf", f"%s{raw}", *"x" * 4_000)):
         found = meanings(raw, words)
         assert len(found) < 60
         assert sum(len(meaning.text) for meaning in found) < 3 * 60 * len(raw)

@@ -159,6 +159,8 @@ printf 'password:\n  @\n'
 printf 'DB_PASSWORD\t@\n'
 printf 'user,password\nbob,@\n'
 printf 'pass\167ord=@'
+printf '%s:\n  %s\n' password @
+printf '%s%s\n' DB_PASS 'WORD @'
 echo -e 'password:\n  @'
 echo -e 'contrase\u00f1a=@'
 echo 'DB_PASSWORD @'
