@@ -124,7 +124,7 @@ def _printed(words: tuple[str, ...]) -> list[str]:
         )
         if len(values) == left:
             break
-    text = " ".join(words[:at]) + "\n" + printed
+    text = " ".join(words[:at]) + " \n" + printed
     return decoded(text) or [text]
 
 

@@ -87,7 +87,7 @@ def test_what_is_in_quotes_or_printed_stands_on_a_line_of_its_own_too() -> None:
 )
 def test_what_printf_puts_together_is_read_together(words: tuple[str, ...], printed: str) -> None:
     before = " ".join(words[: words.index("printf") + 1])
-    assert f"{before}\n{printed}" in texts(" ".join(words), words)
+    assert f"{before} \n{printed}" in texts(" ".join(words), words)
 
 
 def test_what_has_lost_its_backslashes_is_not_for_reading() -> None:
