@@ -1,6 +1,6 @@
 """What can be seen of a message that is refused: its id for the answer, and which call it was for the trail.
 
-Always true: an id is reported only if it stands alone at its place in the outermost object, so that no text
+Always true: an id is reported only if it stands alone at its place in the outermost, and only, object, so that no text
 within arguments is taken for one; memory and steps are bounded, whatever comes. Must not: repair anything.
 What is seen here is told and recorded, never handled.
 """
@@ -27,6 +27,8 @@ STEPS = 100_000
 
 _TEXT_BYTES = 12 * ID_CHARACTERS + 64
 """The longest text that is read: escaped, a character has at most 12 bytes."""
+
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 _KEPT = 7
 """How many earlier values of one key are kept: none of them was handled."""
@@ -66,6 +68,7 @@ class Glimpse:
     def __init__(self) -> None:
         self._steps_left = STEPS
         self._depth = 0
+        self._lists = 0  # around the message
         self._in_params = False
         self._wanted = "object"
         self._key: str | None = None
@@ -155,6 +158,8 @@ class Glimpse:
 
     def _take_piece_of_number(self, untrusted: bytes, at: int, end: int) -> None:
         """Take a number, `true`, or anything else without quotes: it may go on in the next piece."""
+        if self._wanted == "object" and untrusted[at:end] == _BYTE_ORDER_MARK:
+            return
         if self._wanted != "value":
             self._break_off()
             return
@@ -177,8 +182,20 @@ class Glimpse:
         elif (mark in b"{[" and wanted == "value") or (mark == b"{" and wanted == "object"):
             self._note_arguments(untrusted, at)
             self._open(mark)
-        else:
+        elif not self._take_mark_of_batch(mark):
             self._break_off()
+
+    def _take_mark_of_batch(self, mark: bytes) -> bool:
+        """Take what may stand around an object, in a batch of one; of several the ids are none of this line's."""
+        if mark == b"[" and self._wanted == "object":
+            self._lists += 1
+        elif mark == b"]" and self._wanted == "end" and self._lists:
+            self._lists -= 1
+        elif mark == b"," and self._wanted == "end" and self._lists:
+            self._ids, self._wanted = [None, None], "object"
+        else:
+            return False
+        return True
 
     def _break_off(self) -> None:
         """Look no further: this is no JSON. Something behind the object may be another message: whose is the id?"""

@@ -167,6 +167,8 @@ def _decode_json(untrusted_line: bytes) -> Any:
         text = untrusted_line.decode()
     except UnicodeDecodeError:
         raise Invalid(PARSE_ERROR, "Parse error: the line is not valid UTF-8") from None
+    if text.startswith("\ufeff"):
+        raise Invalid(PARSE_ERROR, "Parse error: the line begins with a byte order mark")
     try:
         value = _decoder.decode(text)
     except RecursionError:

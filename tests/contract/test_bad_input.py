@@ -140,6 +140,7 @@ NO_REQUESTS = {
     "parameters that are a list": (b'{"jsonrpc":"2.0","id":1,"method":"ping","params":[]}', INVALID_PARAMS),
     "an unknown method": (b'{"jsonrpc":"2.0","id":1,"method":"tools/burn"}', METHOD_NOT_FOUND),
     "no JSON": (b"run ls", PARSE_ERROR),
+    "a byte order mark before it": (b'\xef\xbb\xbf{"jsonrpc":"2.0","id":1,"method":"ping"}', PARSE_ERROR),
     "half an object": (b'{"jsonrpc":"2.0",', PARSE_ERROR),
     "a NUL": (b"\0", PARSE_ERROR),
     "NaN": (b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":NaN}}', PARSE_ERROR),

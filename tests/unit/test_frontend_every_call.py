@@ -61,6 +61,7 @@ METHODS = (
     '"method":"ping","method":"tools/call"',
 )
 VERSIONS = ('"jsonrpc":"2.0"', '"jsonrpc":"1.0"', '"more":[{"id":8}],"jsonrpc":"2.0"')
+AROUND = ("?", "[?]", " [ [?]] ", "\ufeff?", "\ufeff[?]")
 ECHOED_IDS = ("#", "-#", '"#"', '"a\\u0023#"', "#.5", "1" + "0" * 30 + "#", '"same"')
 LOST_IDS = ("null", "true", "[#]", "{}", '"\\ud800"', '#,"id":#', "1e999")
 OPENERS: dict[str, dict[str, Any] | None] = {
@@ -91,7 +92,7 @@ def calls(draw, number):
     raw_id = draw(st.sampled_from(ECHOED_IDS if is_echoed else LOST_IDS)).replace("#", str(number + 1000))
     params = draw(mostly(*PARAMS)).replace("?", draw(mostly(*ARGUMENTS))).replace("@", mark)
     members = [draw(mostly(*VERSIONS)), f'"id":{raw_id}', draw(mostly(*METHODS)), f'"params":{{{params}}}']
-    data = ("{" + ",".join(draw(st.permutations(members))) + "}").encode()
+    data = draw(mostly(*AROUND)).replace("?", "{" + ",".join(draw(st.permutations(members))) + "}").encode()
     if draw(st.integers(0, 9)) == 0:
         data = data.replace(b"echo", b"\xff\xfe")
     answer_id = json.loads(raw_id) if is_echoed else None

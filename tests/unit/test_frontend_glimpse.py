@@ -6,7 +6,7 @@ import time
 import tracemalloc
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from frontend.glimpse import EXCERPT_BYTES, Glimpse, look
@@ -34,7 +34,12 @@ NOTHING = {
     "something behind it": b'{"id":1} x',
     "a text behind it": b'{"id":1} "x"',
     "a number behind it": b'{"id":1} 2',
-    "in a batch": b'[{"id":1}]',
+    "in a batch of several": b'[{"id":1},{"a":2}]',
+    "in a batch of several, behind": b'[{"a":1},{"id":2}]',
+    "in lists of a batch": b'[[{"id":1}],{"id":1}]',
+    "a batch of one, and something": b'[{"id":1}]{"a":1}',
+    "a batch and a bracket too many": b'[{"id":1}]]',
+    "a batch of something else": b'[1,{"id":1}]',
     "within arguments": b'{"params":{"id":1}}',
     "within a text": b'{"a":"\\",\\"id\\":1,\\""}',
     "within another member": b'{"a":{"id":1}}',
@@ -55,7 +60,7 @@ NOTHING = {
     "a bad escape": b'{"id":"\\x"}',
     "no colon": b'{"id" 1}',
     "two numbers": b'{"id":1 2}',
-    "behind a byte order mark": b'\xef\xbb\xbf{"id":1}',
+    "behind a byte order mark that is none": b'\xef\xbb\xbf\xbf{"id":1}',
     "behind a bracket too many": b'{"a":1]],"id":1}',
     "UTF-16": '{"id":1}'.encode("utf-16"),
     "nothing at all": b"",
@@ -80,6 +85,10 @@ def test_an_id_that_is_none_or_could_be_another_s_is_not_reported(case):
         b'{"params":{"a":{"b":1},"c":[1,2]},"id":5}',
         b'{"a":"\\\\","id":5}',
         b'{"a":1,"a":2,"id":5}',
+        b'[{"id":5,"a":NaN}]',
+        b' [[ {"id":5} ] ] ',
+        b'\xef\xbb\xbf{"id":5}',
+        b'\xef\xbb\xbf [{"id":5}]',
     ],
 )
 def test_the_id_of_a_message_that_is_broken_elsewhere_is_seen(line):
@@ -119,6 +128,7 @@ JSON = st.recursive(
 )
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # other tests share the processors
 @given(st.dictionaries(st.sampled_from(["id", "method", "params", "a", ""]), JSON), st.integers(1, 9))
 def test_what_is_seen_of_valid_json_is_what_is_there_however_it_was_cut(message, step):
     line = json.dumps(message).encode()
@@ -164,3 +174,9 @@ def test_a_huge_message_is_looked_at_in_bounded_time_and_memory(case):
     since_s = time.process_time()
     look(line)
     assert time.process_time() - since_s < 1
+
+
+def test_of_a_batch_all_calls_are_seen():
+    each = b'{"method":"tools/call","id":1,"params":{"name":"a"}}'
+    seen = look(b"[" + each + b", [" + each.replace(b'"a"', b'"b"') + b"]]")
+    assert (seen.id, seen.methods, seen.names) == (None, ("tools/call",) * 2, ("a", "b"))
