@@ -120,6 +120,11 @@ def records(path: Path) -> list[dict[str, Any]]:
     return found
 
 
+def line_of(record: dict[str, Any]) -> str:
+    """Return a record as a line of a trail, its hash left as it is."""
+    return json.dumps(record, ensure_ascii=False, separators=(",", ":"))
+
+
 def verified(path: Path, head: str | None = None) -> "Verdict":
     """Verify all files of a trail."""
     from broker.audit_reading import sources_of

@@ -14,7 +14,7 @@ from broker.audit_jails import Jail
 from broker.audit_record import EventLine, digest
 from broker.audit_tally import Tally
 from broker.refusal import StartupError
-from tests.support.opened_trail import an_outcome, open_trail, varied_trail
+from tests.support.opened_trail import an_outcome, line_of, open_trail, varied_trail
 
 STEERING = "\x1b[31m\x9b2J\u202e<script>"
 READERS = (["show"], ["show", "--json"], ["show", "-n", "0"], ["stats"], ["report", "--html", "page.html"])
@@ -54,7 +54,7 @@ def forge(trail: Path, kind: str, **fields: Any) -> int:
     """Add a record of a kind with `fields` in the place of its own; return its line number."""
     lines = trail.read_text().splitlines()
     record = next(found for found in map(json.loads, lines) if found["record_type"] == kind)
-    trail.write_text("\n".join((*lines, json.dumps(record | fields, ensure_ascii=False), "")))
+    trail.write_text("\n".join((*lines, line_of(record | fields), "")))
     return len(lines) + 1
 
 
@@ -206,7 +206,7 @@ def test_a_page_of_records_without_end_takes_no_more_memory_than_one_of_long_one
     record = next(found for found in map(json.loads, lines) if found["record_type"] == kind)
     with forged.open("a") as file:
         for number in range(40):
-            file.write(json.dumps(record | {"seq": number + 1, field: f"{number}{'x' * 900_000}"}) + "\n")
+            file.write(line_of(record | {"seq": number + 1, field: f"{number}{'x' * 900_000}"}) + "\n")
     tracemalloc.start()
     try:
         assert read(forged, ["report", "--html", "page.html"]) == 0

@@ -8,7 +8,7 @@ import pytest
 
 from broker import audit_chain
 from broker.audit_reading import Found, decode, entries, entries_backwards, named, sources_of
-from tests.support.opened_trail import CALM, a_call, open_trail, printed, records, run
+from tests.support.opened_trail import CALM, a_call, line_of, open_trail, printed, records, run
 
 At = Callable[[str], None]
 
@@ -136,8 +136,8 @@ def test_a_time_has_one_form(path: Path, ts: str) -> None:
     run(trail)
     trail.close()
     record = json.loads(path.read_text().splitlines()[-1])
-    assert decode(json.dumps(record).encode()) is not None
-    assert decode(json.dumps(record | {"ts": ts}).encode()) is None
+    assert decode(line_of(record).encode()) is not None
+    assert decode(line_of(record | {"ts": ts}).encode()) is None
 
 
 @pytest.mark.parametrize("reader", [entries, entries_backwards])
