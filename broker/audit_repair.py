@@ -144,7 +144,12 @@ def _replace(file: TrailFile, bad: list[str], after: tuple[int, str], faults: li
     try:
         new.lock()  # before anybody can see it: no broker, and no other repair, comes between
         os.link(path, names[path], follow_symlinks=False)
-        rotation.take_over(path)
+        try:
+            rotation.take_over(path)
+        except OSError:
+            if file.size_in_place() is not None:  # nothing took over, and a trail that goes on keeps one name
+                os.unlink(names[path])
+            raise
         for _, name in rotation.rotated_files(path):
             if os.path.samestat(os.lstat(name), os.fstat(file.fd)):
                 os.unlink(name)  # its rotation had begun: it has its sealed name instead
