@@ -151,8 +151,8 @@ class GroupCommit:
         covered, failure = self._written, None
         try:
             self._sync(self._fd)
-        except OSError as error:
-            failure = error
+        except Exception as error:  # noqa: BLE001 - whatever it is, others wait
+            failure = error if isinstance(error, OSError) else OSError(errno.EIO, f"{error}")
         self._release(covered, failure)
 
     def _release(self, covered: int, failure: OSError | None = None) -> None:

@@ -182,3 +182,14 @@ def test_a_machine_that_has_no_thread_left_is_a_failure_like_that_of_the_disk(
         with pytest.raises(OSError, match="no thread"):
             commit.wait(commit.wrote())
     commit.wait(commit.wrote())
+
+
+def test_a_sync_that_ends_in_an_unforeseen_way_is_one_that_failed() -> None:
+    def sync(_fd: int) -> None:
+        raise MemoryError
+
+    commit = GroupCommit(-1, sync)
+    position = commit.wrote()
+    with ThreadPoolExecutor(1) as pool, pytest.raises(OSError, match="Errno 5"):
+        pool.submit(commit.wait, position).result(WAIT_S)
+    commit.close()
