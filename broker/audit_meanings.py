@@ -14,11 +14,13 @@ SHELLS = 3
 """How many shells a command may pass, each in the words of the one before: `ssh host "sh -c 'printf …'"`."""
 
 _QUOTING = frozenset("\"'\\")
+_WITHOUT_MARKS = str.maketrans("", "", "\"'")
 _WITHOUT_QUOTES = str.maketrans("", "", "\"'\\")
 _QUOTES = re.compile(r"""(?<!\\)\\*+['"]+|['"]+""")
 _CONTROLS = str.maketrans("\b\r\v\f", "\n" * 4)
 _CONTROLS_AND_QUOTES = _CONTROLS | str.maketrans("'\"", "\n" * 2)
 _ASSIGNS = re.compile(r"\A[\w.-]++=")
+_ESCAPED_QUOTE = re.compile(r"\\['\"]")
 _PRINTS = re.compile(r"\b(?:echo|printf)(?: -[neE]+)*[ \n]++(?=\S+\s+\S|\S{16})")
 """What such a program prints begins a line."""
 _CONVERSION = re.compile(r"%(?:%|[-+ #0-9.*']*+[A-Za-z])")
@@ -84,8 +86,8 @@ def decoded_across_quotes(text: str) -> list[str]:
     """Return the same of the text without quotes, in which an escape may be split: `\\x4''1`."""
     if "\\" not in text:
         return []
-    joined = _QUOTES.sub("", text)
-    return [] if joined == text else decoded(joined)
+    joined = (text.translate(_WITHOUT_MARKS), _QUOTES.sub("", text))
+    return list(dict.fromkeys(form for other in joined if other != text for form in decoded(other)))
 
 
 def _read(words: tuple[str, ...], passed: int) -> Iterable[Meaning]:
@@ -96,11 +98,12 @@ def _read(words: tuple[str, ...], passed: int) -> Iterable[Meaning]:
         forms = decoded(plain) or [plain]
         found = [_PRINTS.sub(r"\g<0>\n", form) for form in forms]
         found += _printed(words)
-        if shells == passed:
-            found += [form.translate(_WITHOUT_QUOTES) for form in forms]
         if passed < shells or found[: len(forms)] != forms or any(_has_lines(form, words) for form in forms):
             found += _by_lines(words)
-        yield from (Meaning(text, is_legible) for text in found)
+        is_clear = is_legible and not _ESCAPED_QUOTE.search(plain)
+        yield from (Meaning(text, is_clear) for text in found)
+        if shells == passed:
+            yield from (Meaning(form.translate(_WITHOUT_QUOTES), "\\" not in plain) for form in forms)
         if shells and _QUOTING.isdisjoint(plain):
             return
         inner = tuple(inner for word in words for inner in _split(word))

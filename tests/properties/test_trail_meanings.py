@@ -113,11 +113,16 @@ def through_a_second_shell(text: str, chance: random.Random) -> str:
     return quoted("printf " + shlex.quote(escaped(text, chance, 0.1)), chance)
 
 
+def through_two_more_shells(text: str, chance: random.Random) -> str:
+    return quoted("sh -c " + through_a_second_shell(text, chance), chance)
+
+
 WRITTEN: dict[str, Callable[[str, random.Random], str]] = {
     "in quotes": quoted,
     "in escapes": for_printf,
     "in C quotes": in_c_quotes,
     "through a second shell": through_a_second_shell,
+    "through two more shells": through_two_more_shells,
 }
 COMMANDS = ["printf @", "echo -e @ tail", "tool -x @", "sh -c @"]
 UNREAD = [
