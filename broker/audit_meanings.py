@@ -13,44 +13,43 @@ from broker.terminal import Terminal
 SHELLS = 3
 """How many shells a command may pass, each in the words of the one before: `ssh host "sh -c 'printf …'"`."""
 
+# Expressions are texts, compiled when they are first used: a start that needs none pays for none.
 _QUOTING = frozenset("\"'\\")
 _WITHOUT_MARKS = str.maketrans("", "", "\"'")
 _WITHOUT_QUOTES = str.maketrans("", "", "\"'\\")
-_QUOTES = re.compile(r"""(?<!\\)\\*+['"]+|['"]+""")
+_QUOTES = r"""(?<!\\)\\*+['"]+|['"]+"""
 _CONTROLS = str.maketrans("\b\r\v\f", "\n" * 4)
 _CONTROLS_AND_QUOTES = _CONTROLS | str.maketrans("'\"", "\n" * 2)
-_ASSIGNS = re.compile(r"\A[\w.-]++=")
-_ESCAPED_QUOTE = re.compile(r"\\['\"]")
-_PRINTS = re.compile(r"\b(?:echo|printf)(?: -[neE]+)*[ \n]++(?=\S+\s+\S|\S{16})")
+_ASSIGNS = r"\A[\w.-]++="
+_ESCAPED_QUOTE = r"\\['\"]"
+_PRINTS = r"\b(?:echo|printf)(?: -[neE]+)*[ \n]++(?=\S+\s+\S|\S{16})"
 """What such a program prints begins a line."""
-_CONVERSION = re.compile(r"%(?:%|[-+ #0-9.*']*+[A-Za-z])")
+_CONVERSION = r"%(?:%|[-+ #0-9.*']*+[A-Za-z])"
 
-_ESCAPE = r"""{slashes}(?:
+_ESCAPE = r"""(?x){slashes}(?:
     ((?:x[0-9a-fA-F]{{1,2}}|{octal})(?:{slashes}(?:x[0-9a-fA-F]{{1,2}}|{octal}))*+)  # 1 bytes, some of one character
     |u([0-9a-fA-F]{{1,4}})|U([0-9a-fA-F]{{1,8}})                                     # 2, 3
     |([\s\S])                                                                        # 4
     )"""
 # A run of backslashes is looked at once, from its beginning, or a long one would take squared time.
 _SLASHES = r"(?<!\\)\\++"
-_ONCE = re.compile(_ESCAPE.format(slashes=r"\\", octal="[0-7]{1,3}"), re.VERBOSE)
-_OF_PRINTF = re.compile(_ESCAPE.format(slashes=_SLASHES, octal="[0-7]{1,3}"), re.VERBOSE)
-_OF_ECHO = re.compile(_ESCAPE.format(slashes=_SLASHES, octal="(?:0[0-7]{1,3}|[0-7]{1,3})"), re.VERBOSE)
-_ECHO_DIFFERS = re.compile(r"\\0[0-7]{3}")
-_BYTE = re.compile(r"x([0-9a-fA-F]+)|([0-7]+)")
+_ONCE = _ESCAPE.format(slashes=r"\\", octal="[0-7]{1,3}")
+_OF_PRINTF = _ESCAPE.format(slashes=_SLASHES, octal="[0-7]{1,3}")
+_OF_ECHO = _ESCAPE.format(slashes=_SLASHES, octal="(?:0[0-7]{1,3}|[0-7]{1,3})")
+_ECHO_DIFFERS = r"\\0[0-7]{3}"
+_BYTE = r"x([0-9a-fA-F]+)|([0-7]+)"
 _CHARACTERS = dict(
     zip("abeEfnrtv\n", ("\a", "\b", "\x1b", "\x1b", "\f", "\n", "\r", "\t", "\v", ""), strict=True)
 )
 
-_OF_SHELL = re.compile(
-    r"""\$?'((?<=\$')(?:[^'\\]++|\\[\s\S])*+|[^']*+)'?  # 1
+_OF_SHELL = r"""(?x)
+    \$?'((?<=\$')(?:[^'\\]++|\\[\s\S])*+|[^']*+)'?  # 1
     |"((?:[^"\\]++|\\[\s\S])*+)"?                       # 2
     |\\([\s\S])                                         # 3
     |([\s;|&<>()]++)                                    # 4 ends a word
-    """,
-    re.VERBOSE,
-)
-_IN_DOUBLE_QUOTES = re.compile(r'\\(?:(["\\$`])|\n)')
-_OF_JSON = re.compile(r'\s*+"((?:[^"\\]++|\\[\s\S])*+)"?(\s*+:)?|[\[\]{},]++|([^"\[\]{},]++)')
+    """
+_IN_DOUBLE_QUOTES = r'\\(?:(["\\$`])|\n)'
+_OF_JSON = r'\s*+"((?:[^"\\]++|\\[\s\S])*+)"?(\s*+:)?|[\[\]{},]++|([^"\[\]{},]++)'
 
 
 class Meaning(NamedTuple):
@@ -64,7 +63,7 @@ def meanings(raw: str, words: tuple[str, ...] | None) -> list[Meaning]:
     """Return what else a command may mean, mostly nothing. `words`: how the gate read it, None if it could not."""
     unquoted = raw.translate(_WITHOUT_QUOTES)
     known = " ".join(words or ())
-    if known == unquoted == raw and raw.isprintable() and not _PRINTS.search(raw):
+    if known == unquoted == raw and raw.isprintable() and "echo" not in raw and "printf" not in raw:
         return []  # nearly always
     found = [Meaning(unquoted, "\\" not in raw)]
     if words is not None:
@@ -86,7 +85,7 @@ def decoded_across_quotes(text: str) -> list[str]:
     """Return the same of the text without quotes, in which an escape may be split: `\\x4''1`."""
     if "\\" not in text:
         return []
-    joined = (text.translate(_WITHOUT_MARKS), _QUOTES.sub("", text))
+    joined = (text.translate(_WITHOUT_MARKS), re.sub(_QUOTES, "", text))
     return list(dict.fromkeys(form for other in joined if other != text for form in decoded(other)))
 
 
@@ -96,11 +95,11 @@ def _read(words: tuple[str, ...], passed: int) -> Iterable[Meaning]:
     for shells in range(passed, SHELLS + 1):
         plain = " ".join(words).replace("\n ", "\n").replace(" \n", "\n")
         forms = decoded(plain) or [plain]
-        found = [_PRINTS.sub(r"\g<0>\n", form) for form in forms]
+        found = [re.sub(_PRINTS, r"\g<0>\n", form) for form in forms]
         found += _printed(words)
         if passed < shells or found[: len(forms)] != forms or any(_has_lines(form, words) for form in forms):
             found += _by_lines(words)
-        is_clear = is_legible and not _ESCAPED_QUOTE.search(plain)
+        is_clear = is_legible and not re.search(_ESCAPED_QUOTE, plain)
         yield from (Meaning(text, is_clear) for text in found)
         if shells == passed:
             yield from (Meaning(form.translate(_WITHOUT_QUOTES), "\\" not in plain) for form in forms)
@@ -122,8 +121,8 @@ def _printed(words: tuple[str, ...]) -> list[str]:
     form, printed, room = words[at], "", sum(map(len, words))
     while values and len(printed) <= room:
         left = len(values)
-        printed += _CONVERSION.sub(
-            lambda found: "%" if found[0] == "%%" else values.pop() if values else "", form
+        printed += re.sub(
+            _CONVERSION, lambda found: "%" if found[0] == "%%" else values.pop() if values else "", form
         )
         if len(values) == left:
             break
@@ -136,7 +135,7 @@ def _has_lines(form: str, words: tuple[str, ...]) -> bool:
 
 
 def _by_lines(words: tuple[str, ...]) -> Iterable[str]:
-    for form in _unescaped("\n".join(_ASSIGNS.sub("\\g<0>\n", word) for word in words)):
+    for form in _unescaped("\n".join(re.sub(_ASSIGNS, "\\g<0>\n", word) for word in words)):
         yield _shown(form.translate(_CONTROLS))
         yield _shown(form.translate(_CONTROLS_AND_QUOTES))
 
@@ -149,11 +148,11 @@ def _unescaped(text: str) -> list[str]:
     if "\\" not in text:
         return [text]
     patterns = [_OF_PRINTF]
-    if _ECHO_DIFFERS.search(text):
+    if re.search(_ECHO_DIFFERS, text):
         patterns.append(_OF_ECHO)
     if "\\\\" in text:  # a backslash that is meant: `\\\\nas` is a computer
         patterns.append(_ONCE)
-    return [pattern.sub(_character, text) for pattern in patterns]
+    return [re.sub(pattern, _character, text) for pattern in patterns]
 
 
 def _character(found: re.Match[str]) -> str:
@@ -164,7 +163,7 @@ def _character(found: re.Match[str]) -> str:
         number = int(short or long, 16)
         return chr(number) if number <= 0x10FFFF else found[0]
     data = bytes(
-        int(sixteen, 16) if sixteen else int(eight, 8) & 0xFF for sixteen, eight in _BYTE.findall(numbers)
+        int(sixteen, 16) if sixteen else int(eight, 8) & 0xFF for sixteen, eight in re.findall(_BYTE, numbers)
     )
     try:
         return data.decode()
@@ -184,15 +183,15 @@ def _shown(text: str) -> str:
 def _from_json(raw: str) -> str:
     """Return JSON as lines `name=value`, a list as the words of a command, whether it is whole or not."""
     pieces: list[str] = []
-    for string, colon, other in _OF_JSON.findall(raw):
-        text = _ONCE.sub(_character, string)
+    for string, colon, other in re.findall(_OF_JSON, raw):
+        text = re.sub(_ONCE, _character, string)
         pieces.append(other or (f"\n{text}=" if colon else f"{text} "))
     return "".join(pieces)
 
 
 def _split(text: str) -> list[str]:
     """Return the words that a shell would see; what it would act on is a line of its own."""
-    return _OF_SHELL.sub(_unquoted, text).split("\0")
+    return re.sub(_OF_SHELL, _unquoted, text).split("\0")
 
 
 def _unquoted(found: re.Match[str]) -> str:
@@ -201,4 +200,4 @@ def _unquoted(found: re.Match[str]) -> str:
         return f"\0\n{mark}\n\0" if mark or "\n" in found[4] else "\0"
     if found[3]:
         return found[3].replace("\n", "")
-    return found[1] or _IN_DOUBLE_QUOTES.sub(r"\1", found[2] or "")
+    return found[1] or re.sub(_IN_DOUBLE_QUOTES, r"\1", found[2] or "")
