@@ -21,7 +21,6 @@ _QUOTES = r"""(?<!\\)\\*+['"]+|['"]+"""
 _CONTROLS = str.maketrans("\b\r\v\f", "\n" * 4)
 _CONTROLS_AND_QUOTES = _CONTROLS | str.maketrans("'\"", "\n" * 2)
 _ASSIGNS = r"\A[\w.-]++="
-_ESCAPED_QUOTE = r"\\['\"]"
 _PRINTS = r"\b(?:echo|printf)(?: -[neE]+)*[ \n]++(?=\S+\s+\S|\S{16})"
 """What such a program prints begins a line."""
 _CONVERSION = r"%(?:%|[-+ #0-9.*']*+[A-Za-z])"
@@ -63,7 +62,7 @@ def meanings(raw: str, words: tuple[str, ...] | None) -> list[Meaning]:
     """Return what else a command may mean, mostly nothing. `words`: how the gate read it, None if it could not."""
     unquoted = raw.translate(_WITHOUT_QUOTES)
     known = " ".join(words or ())
-    if known == unquoted == raw and raw.isprintable() and "echo" not in raw and "printf" not in raw:
+    if known == unquoted == raw and raw.isprintable() and not _may_print(raw):
         return []  # nearly always
     found = [Meaning(unquoted, "\\" not in raw)]
     if words is not None:
@@ -74,6 +73,11 @@ def meanings(raw: str, words: tuple[str, ...] | None) -> list[Meaning]:
             found += _read((_from_json(raw),), 0)
     different = {meaning.text: meaning for meaning in reversed(found) if meaning.text not in ("", raw, known)}
     return list(reversed(different.values()))
+
+
+def _may_print(raw: str) -> bool:
+    """False where `_PRINTS` cannot match, which asks for two words or a long one behind the program's name."""
+    return ("echo" in raw or "printf" in raw) and (raw.count(" ") > 1 or len(raw) > 16)
 
 
 def decoded(text: str) -> list[str]:
@@ -99,7 +103,7 @@ def _read(words: tuple[str, ...], passed: int) -> Iterable[Meaning]:
         found += _printed(words)
         if passed < shells or found[: len(forms)] != forms or any(_has_lines(form, words) for form in forms):
             found += _by_lines(words)
-        is_clear = is_legible and not re.search(_ESCAPED_QUOTE, plain)
+        is_clear = is_legible and "\\'" not in plain and '\\"' not in plain
         yield from (Meaning(text, is_clear) for text in found)
         if shells == passed:
             yield from (Meaning(form.translate(_WITHOUT_QUOTES), "\\" not in plain) for form in forms)

@@ -11,7 +11,9 @@ def texts(raw: str, words: tuple[str, ...] | None) -> list[str]:
     return [meaning.text for meaning in meanings(raw, words)]
 
 
-@pytest.mark.parametrize("command", ["ls", "ls -la src", "git log -5", "find . -name a.py", "é 漢"])
+@pytest.mark.parametrize(
+    "command", ["ls", "ls -la src", "git log -5", "find . -name a.py", "é 漢", "echo hi"]
+)
 def test_a_plain_command_means_nothing_else(command: str) -> None:
     assert meanings(command, tuple(command.split())) == []
     assert decoded(command) == decoded_across_quotes(command) == []
@@ -72,6 +74,8 @@ def test_a_command_that_cannot_be_read_is_read_all_the_same(raw: str, meant: str
 
 def test_what_is_in_quotes_or_printed_stands_on_a_line_of_its_own_too() -> None:
     assert any("\na b\n" in text for text in texts("x 'a b' c", ("x", "a b", "c")))
+    assert "echo \na b" in texts("echo a b", ("echo", "a", "b"))
+    assert "echo \n1234567890abcdef" in texts("echo 1234567890abcdef", ("echo", "1234567890abcdef"))
     assert "echo -e \na b" in texts("echo -e a b", ("echo", "-e", "a", "b"))
     assert any("\na\tb\n" in text for text in texts("tool k='a\\tb' c", ("tool", "k=a\\tb", "c")))
 
