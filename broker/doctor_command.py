@@ -10,6 +10,7 @@ import shutil
 import socket
 import struct
 import sys
+import time
 from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Any, NamedTuple
@@ -140,15 +141,22 @@ def _check_carrier(command: str) -> None:
         raise StartupError(f"HTMCP_BROKER: {command!r}: the program that reaches a broker is not found")
     far, carrier = remote.start_carrier(words)
     far.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", _ANSWER_S, 0))
+    since, why, has_ended = time.monotonic(), "", False
     try:
         BrokerClient(far, "doctor")
     except BrokerGone as gone:
-        raise StartupError(
-            f"HTMCP_BROKER: {command!r}: no broker answered within {_ANSWER_S} s: {gone}"
-        ) from None
+        why, has_ended = str(gone), carrier.ends_within(remote.FAREWELL_S)
     finally:
+        waited_s = time.monotonic() - since
         far.close()
-        carrier.end(patience_s=remote.FAREWELL_S)
+        status = carrier.end(patience_s=remote.FAREWELL_S)
+    if has_ended:
+        why = f"no broker answered (`{words[0]}` ended with {status})"
+    elif why:
+        late = waited_s >= _ANSWER_S
+        why = f"no broker answered within {_ANSWER_S} s" if late else f"what answers is no broker: {why}"
+    if why:
+        raise StartupError(f"HTMCP_BROKER: {command!r}: {why}")
 
 
 def _could_be_exchanged(folder: str) -> str:

@@ -9,12 +9,13 @@ import contextlib
 import itertools
 import os
 import shlex
+import shutil
 import sys
 from typing import Any
 
 import msgspec
 
-from broker import configuration, policy_profiles, private_folder
+from broker import configuration, policy_profiles, private_folder, remote
 from broker.arguments import operator_parser
 from broker.refusal import StartupError
 
@@ -187,7 +188,8 @@ def _print_client(client: str, policy: str, *, chosen: bool) -> None:
     if log := os.environ.get("HTMCP_AUDIT_LOG"):
         environment["HTMCP_AUDIT_LOG"] = os.path.abspath(log)
     if carrier := os.environ.get("HTMCP_BROKER"):  # policy, jail and trail are those beyond
-        environment = {"HTMCP_BROKER": carrier}
+        words = remote.words_of(carrier)  # found from here, as a client starts servers with a small PATH
+        environment = {"HTMCP_BROKER": shlex.join([shutil.which(words[0]) or words[0], *words[1:]])}
     server: dict[str, Any] = {"command": _command(), "args": [], "env": environment}
     place, key = CLIENTS[client]
     notes = [f"for {place}; the jail is {_jail_in_words(environment)}"]

@@ -38,7 +38,9 @@ def serve(argv: tuple[str, ...], command: str) -> int:
     try:
         near, theirs = socketpair()
         frontend = frontend_process.start(argv, theirs.detach())
-        relay = Relay(near, far, signals_fd, lambda: warn(f"no broker has answered yet (`{words[0]}`)"))
+        ends = "; Ctrl-C ends it" if frontend_process.makes_one_call(argv) else ""
+        silent = f"no broker has answered yet (`{words[0]}`), still waiting{ends}"
+        relay = Relay(near, far, signals_fd, lambda: warn(silent))
         try:
             relay.run(frontend, carrier)
         finally:
@@ -83,8 +85,10 @@ def start_carrier(words: list[str]) -> tuple[socket, Child]:
     """Start the carrier. Returns our end of its stdin and stdout, and the process. Raises StartupError."""
     ours, theirs = socketpair()
     streams = [(os.POSIX_SPAWN_DUP2, theirs.fileno(), fd) for fd in (0, 1)]
+    # A server that was named there by mistake would start itself without end.
+    environ = {name: value for name, value in os.environ.items() if name != "HTMCP_BROKER"}
     try:
-        pid = os.posix_spawnp(words[0], words, os.environ, file_actions=streams, setsigdef=[signal.SIGPIPE])
+        pid = os.posix_spawnp(words[0], words, environ, file_actions=streams, setsigdef=[signal.SIGPIPE])
     except OSError as error:
         raise StartupError(f"HTMCP_BROKER: {words[0]}: {error.strerror}") from None
     theirs.close()

@@ -71,6 +71,8 @@ class Broker:
             except OSError:
                 data = b""
             if not data:
+                if 0 < len(self._untrusted) < bare.LENGTH_BYTES:  # too short for the beginning of a frame
+                    raise NoBroker(self._untrusted.decode("utf-8", "replace"))
                 raise BrokerGone
             self._untrusted += data
         return message

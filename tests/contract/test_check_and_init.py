@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -371,17 +372,21 @@ def test_doctor_looks_for_what_reaches_a_broker_elsewhere(place: Place) -> None:
     ended = run_cli(place, "doctor", HTMCP_BROKER="no-such-program host")
     assert ended.status == 1
     assert "HTMCP_BROKER" in ended.stdout.partition("problem")[2]
-    for carrier in ("false", "cat", "echo hello"):
+    for carrier, said in (
+        ("false", "no broker answered (`false` ended with 1)"),
+        ("cat", "what answers is no broker"),
+        ("echo hello", "no broker answered (`echo` ended with 0)"),
+    ):
         told = run_cli(place, "doctor", HTMCP_BROKER=carrier)
         assert told.status == 1
-        assert f"problem HTMCP_BROKER: {carrier!r}: no broker answered" in " ".join(told.stdout.split())
+        assert f"problem HTMCP_BROKER: {carrier!r}: {said}" in " ".join(told.stdout.split())
     there = run_cli(place, "doctor", HTMCP_BROKER=f"{BROKER} --stdio")
     assert there.status == 0
     assert "policy, jail and trail are those beyond" in " ".join(there.stdout.split())
     assert 'try it: hardened-terminal-mcp run "ls -l"' in there.stdout
-    snippet = run_cli(place, "init", "--client", "cursor", HTMCP_BROKER="ssh host x")
+    snippet = run_cli(place, "init", "--client", "cursor", HTMCP_BROKER="sh host 'x y'")
     (server,) = json.loads(snippet.stdout)["mcpServers"].values()
-    assert server["env"] == {"HTMCP_BROKER": "ssh host x"}
+    assert server["env"] == {"HTMCP_BROKER": f"{shutil.which('sh')} host 'x y'"}
 
 
 def test_doctor_says_of_a_folder_that_cannot_be_made_what_a_start_says(place: Place) -> None:

@@ -340,6 +340,8 @@ def test_a_record_names_the_program_as_it_was_called_also_where_that_is_a_script
         "echo Welcome to this host; exec cat",
         "yes",
         "echo Welcome",
+        "echo",
+        "printf abc",
         "exec cat",
         "exec cat /dev/zero",
         "printf \\\\000\\\\000\\\\000\\\\000; exec cat >/dev/null",

@@ -20,7 +20,7 @@ from tests.contract import (
 )
 from tests.contract.ssh_server import SshServer, why_not
 from tests.support import processes, trail
-from tests.support.command import run_cli
+from tests.support.command import COMMAND, run_cli
 from tests.support.place import Place
 from tests.support.raw_client import RawClient, envelope_in
 from tests.support.sdk_client import SdkClient
@@ -181,6 +181,13 @@ def test_a_way_to_the_broker_that_is_none_is_said_before_anything_starts(place: 
     assert ended.status == 78
     assert ended.stderr.startswith("hardened-terminal-mcp: HTMCP_BROKER: ")
     assert ended.stderr.count("\n") == 1
+
+
+def test_a_server_that_is_named_as_its_own_broker_does_not_start_itself_without_end(place: Place) -> None:
+    script = f"echo started >&2; test -z $HTMCP_BROKER || exec {COMMAND}"
+    ended = run_cli(place, "run", "echo hi", **NOTHING_HERE | {"HTMCP_BROKER": f"sh -c '{script}'"})
+    assert ended.status == 125
+    assert ended.stderr.count("started") == 1
 
 
 def test_a_way_that_ends_at_once_is_a_failure_and_no_hang(place: Place) -> None:
