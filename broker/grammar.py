@@ -147,12 +147,12 @@ def _refuse_token(untrusted: str, place: int, words: list[Word]) -> None:
     """Raise for the metacharacter, or the quote without a good end, at `place`."""
     character = untrusted[place]
     if character not in "'\"":
-        raise PolicyDenied(reasons.metacharacter(untrusted, place, in_find=_is_find(words)))
+        raise PolicyDenied(reasons.metacharacter(untrusted, place, program=_program(words)))
     end = place + 1
     while character == '"' and end < len(untrusted) and untrusted[end] not in '"`\\$':
         end += 1
     if character == '"' and end < len(untrusted):
-        raise PolicyDenied(reasons.in_double_quotes(untrusted[end], end + 1))
+        raise PolicyDenied(reasons.in_double_quotes(untrusted, end))
     raise ParseError(reasons.unterminated(character, place + 1))
 
 
@@ -209,7 +209,11 @@ def _check_operators(outline: str, column: int, *, in_find: bool) -> None:
 
 
 def _is_find(words: list[Word]) -> bool:
-    return bool(words) and words[0].text.rpartition("/")[2] == "find"
+    return _program(words) == "find"
+
+
+def _program(words: list[Word]) -> str:
+    return words[0].text.rpartition("/")[2] if words else ""
 
 
 def _has_brace_expansion(text: str, outline: str) -> bool:

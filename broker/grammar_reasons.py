@@ -18,7 +18,7 @@ _INSTEAD = {
     f"(head -50 FILE, grep -c); {_LITERALLY}",
     "||": "no command lists: run the first command, look at its exit code, then run the second",
     "&": f"no background jobs: leave it out, the call waits for the command; {_LITERALLY}",
-    "&&": "no command lists: run the two commands one after the other; the folder to run in is `cwd`",
+    "&&": "no command lists: run the two commands one after the other",
     ">": "no redirection: stdout and stderr come back apart, leave `2>…` out; to write a file, use the client's own edit "
     f"tool; {_LITERALLY}",
     ">>": "no redirection: the output comes back in the reply; to append to a file, use the client's own edit tool",
@@ -33,12 +33,26 @@ _INSTEAD = {
     "\\\n": "no second line: write the command in one line",
     "\n": "one command in one call: no newline outside quotes; run the lines one after the other",
 }
+_BEHIND_CD = "no change of folder: run the second command alone, with this folder as its `cwd`"
+_IN_LOOP = (
+    "no loops or conditions: name several files in one command, or run it for each, one call after the other"
+)
+_LOOPS = frozenset(("for", "while", "until", "if", "case", "select"))
+_ENDS_A_COMMAND = frozenset((";", "\n", "&&", "||", "|"))
+_IN_QUOTES = {
+    "substitution": "no command substitution, inside double quotes neither: write the text itself (quotes may hold several "
+    "lines; git commit takes a second -m), or run the inner command first and use its output; "
+    "only if this very sign is meant, use single quotes",
+    "variable": "no variables, inside double quotes neither: write the value itself; only if a `$` is meant as text, "
+    "put the word in single quotes",
+}
 _IN_FIND = {
     "\\(": "write '(' in quotes",
     "\\)": "write ')' in quotes",
     "\\!": "write ! without the backslash",
     "\\;": "write ';' in quotes if this policy lets find have -exec; if not, print the names and run the program on them",
 }
+_EXPANDED = r"(\$\(|`)|\$[A-Za-z_0-9{?@*#!$]"
 
 _NAMES = {
     "\n": "a newline",
@@ -65,12 +79,16 @@ def hidden_characters() -> re.Pattern[str]:
     return re.compile(f"[{_HIDDEN}]|(?<![\u2000-\u2fff\U0001f000-\U0001faff])[\ufe0e\ufe0f]")
 
 
-def metacharacter(untrusted: str, place: int, *, in_find: bool) -> str:
-    """Return the reason for the unquoted metacharacter at `place`."""
+def metacharacter(untrusted: str, place: int, *, program: str) -> str:
+    """Return the reason for the unquoted metacharacter at `place` of a command that begins with `program`."""
     pair, character = untrusted[place : place + 2], untrusted[place]
     operator = pair if pair in _INSTEAD else character
     instead = _INSTEAD[operator]
-    if in_find:
+    if program in _LOOPS and operator in _ENDS_A_COMMAND:
+        instead = _IN_LOOP
+    elif program == "cd" and operator in ("&&", ";"):
+        instead = _BEHIND_CD
+    elif program == "find":
         instead = _IN_FIND.get(pair, instead)
     return f"{_shown(operator)} at column {place + 1}: {instead}"
 
@@ -80,11 +98,15 @@ def anywhere(character: str, column: int) -> str:
     return f"{_shown(character)} at column {column}: this policy refuses metacharacters inside quotes too"
 
 
-def in_double_quotes(character: str, column: int) -> str:
-    """Return the reason for a character that is live inside double quotes, or is taken for it (docs/adr/0005)."""
+def in_double_quotes(untrusted: str, place: int) -> str:
+    """Return the reason for the character at `place`, live inside double quotes, or taken for it (docs/adr/0005)."""
+    character, column = untrusted[place], place + 1
     if character == "\\":
         why = "not accepted in double quotes, where a shell drops some"
         return f"a backslash at column {column}: {why}; put this word in single quotes"
+    if expanded := re.compile(_EXPANDED).match(untrusted, place):
+        sign, kind = expanded[1] or "$", "substitution" if expanded[1] else "variable"
+        return f"{_shown(sign)} at column {column}: {_IN_QUOTES[kind]}"
     return f"{_shown(character)} at column {column}: a shell acts on it inside double quotes too; put this word in single quotes"
 
 

@@ -64,7 +64,12 @@ def test_what_a_shell_passes_on_is_passed_on(command: str, words: tuple[str, ...
         ("ls | wc", "`|`", 4, "one after the other"),
         ("ls|wc", "`|`", 3, "pipes are not available"),
         ("ls || id", "`||`", 4, "exit code"),
-        ("ls && id", "`&&`", 4, "cwd"),
+        ("ls && id", "`&&`", 4, "one after the other"),
+        ("cd src && ls", "`&&`", 8, "with this folder as its `cwd`"),
+        ("cd src; ls", "`;`", 7, "with this folder as its `cwd`"),
+        ("for f in *.py; do cat $f; done", "`;`", 14, "no loops or conditions"),
+        ("while true\ndo ls", "a newline", 11, "no loops or conditions"),
+        ("if test -f x; then ls; fi", "`;`", 13, "no loops or conditions"),
         ("ls ; id", "`;`", 4, "one after the other"),
         ("sleep 1 &", "`&`", 9, "background"),
         ("ls > x", "`>`", 4, "redirection"),
@@ -108,7 +113,36 @@ def test_of_a_backslash_in_double_quotes_nothing_false_is_said() -> None:
     assert reason_of(r'grep "\bfoo\b" f') == (
         "a backslash at column 7: not accepted in double quotes, where a shell drops some; put this word in single quotes"
     )
-    assert "a shell acts on it" in reason_of('grep "$x" f')
+    assert "a shell acts on it" in reason_of('grep "x$" f')
+
+
+NO_SUBSTITUTION = "no command substitution, inside double quotes neither: write the text itself (quotes may hold several lines;"
+NO_VARIABLES = (
+    "no variables, inside double quotes neither: write the value itself; only if a `$` is meant as text, put"
+)
+
+
+@pytest.mark.parametrize(
+    ("command", "about", "said"),
+    [
+        ("git commit -m \"$(cat <<'EOF'\nSay why\nEOF\n)\"", "`$(` at column 16: ", NO_SUBSTITUTION),
+        ('git commit -m "`date`"', "a backtick at column 16: ", NO_SUBSTITUTION),
+        ('echo "$PATH"', "`$` at column 7: ", NO_VARIABLES),
+        ('echo "a${b}"', "`$` at column 8: ", NO_VARIABLES),
+        ('echo "$1"', "`$` at column 7: ", NO_VARIABLES),
+        ('echo "$?"', "`$` at column 7: ", NO_VARIABLES),
+    ],
+)
+def test_quotes_are_not_the_first_advice_where_a_shell_would_put_something_in_place(
+    command: str, about: str, said: str
+) -> None:
+    """Who only changed the quotes would commit, or print, the text that was to be replaced."""
+    assert reason_of(command).startswith(about + said)
+
+
+@pytest.mark.parametrize("command", ["ls && id", "test -f x && echo y", "true; false"])
+def test_a_folder_is_spoken_of_only_behind_cd(command: str) -> None:
+    assert "cwd" not in reason_of(command)
 
 
 @pytest.mark.parametrize("character", list(";|&<>`\\$\n"))
