@@ -8,6 +8,8 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from broker.refusal import PolicyDenied
+
 if TYPE_CHECKING:
     from broker.policy import Policy
 
@@ -17,17 +19,22 @@ LONGEST = 32
 FEW = 20
 """So many programs a refusal names without another word."""
 
+_ELSE = "use the client's own tools if it has such, or ask the user"
+
 _INSTEAD = {
     "cd pushd popd": "there is no shell that could change folder; give the folder in `cwd`",
     "sudo su doas": "commands run as they are, without more rights",
     "export set unset alias source . eval exec": "there is no shell; the environment is fixed by the policy",
     "env": "the environment is fixed by the policy; name the program itself",
-    "time timeout watch nohup nice": "name the program itself: the policy limits its time, duration_ms says what it took",
+    "time timeout watch": "name the program itself: the policy limits its time, duration_ms says what it took",
+    "nohup nice ionice setsid stdbuf": "name the program itself",
+    "for while until if case select do then": "there is no shell: no loops or conditions; name several files in one command",
     "awk gawk perl": "its argument is a program; use grep, cut, or sed -n 'N,Mp' FILE",
     "less more": "there is no terminal; use cat, head, tail, or sed -n 'N,Mp' FILE",
     "vi vim nano emacs ed": "there is no terminal; the client's own tools edit files",
-    "touch mkdir rmdir rm mv cp ln chmod chown tee dd truncate install": "it changes files; the client's own tools do that",
-    "curl wget ssh scp rsync": "no command has the network unless the policy says so; use the client's own tools",
+    "touch mkdir rmdir rm mv cp ln chmod chown tee dd truncate install": f"it changes files; {_ELSE}",
+    "curl wget ssh scp rsync": f"no command has the network unless the policy says so; {_ELSE}",
+    "tar unzip zip zcat gunzip gzip bzcat xzcat zgrep zless xz bzip2 7z": "archives are not read; ask the user to unpack it",
     "xargs parallel": "it runs other programs; name the files in one command",
     "bash sh dash zsh fish": "no shell is available; give the commands one by one",
 }
@@ -38,11 +45,13 @@ _USE = {
     "fgrep": "grep -F",
     "hostname": "uname -n",
     "[ [[": "test",
+    "fd fdfind": "find . -name PATTERN|rg --files",
 }
 """Names → what is called in their place, where that may be called."""
 
-_RUNNERS = ("make", "python3", "python", "node", "npm", "cargo", "go")
-"""Programs that are allowed for what they run of the jail."""
+_INTERPRETERS = {".py": ("python3", "python"), ".js": ("node",), ".sh": ("sh", "bash")}
+_CALL_SCRIPTS = {"a target of make": "make test", "a script of npm run": "npm run test"}
+"""What may call a file of the jail → a command that is allowed where that is."""
 
 _PROFILES = {
     "git-write": "git",
@@ -78,7 +87,8 @@ def _one_slip(typed: str, meant: str) -> bool:
         return False
     place = next((n for n, letter in enumerate(shorter) if letter != longer[n]), len(shorter))
     if len(shorter) < len(longer):
-        return longer[place + 1 :] == shorter[place:]
+        other = place == 0 and longer is typed  # a letter in front makes another program: cmake, zgrep
+        return longer[place + 1 :] == shorter[place:] and not other
     swapped = shorter[place + 1 : place + 2] + shorter[place : place + 1]
     if longer[place:] == swapped + shorter[place + 2 :]:
         return True
@@ -102,21 +112,45 @@ def _of_path(policy: "Policy", untrusted_path: str) -> str:
     name = os.path.basename(untrusted_path)
     if name in policy.callable:
         return f"call it by its name: {name}"
-    if way := _way_to(policy, name):
+    if way := _way_to(policy, "pytest" if name.startswith("python") else name):
         return f"instead, perhaps: {way}"
+    if name.startswith("python") and (near := slips(name, policy.callable)):
+        return f"instead, perhaps: {near[0]}"
     if untrusted_path.startswith("/"):
         return _of_name(policy, name)
-    runners = ", ".join(runner for runner in _RUNNERS if runner in policy.callable)
-    return "no file of the jail is called by its path" + (
-        f"; what may run some: {runners}" if runners else ""
-    )
+    return _of_script(policy, name)
+
+
+def _of_script(policy: "Policy", name: str) -> str:
+    """Return what runs a file of the jail, as far as its entry allows just that."""
+    for program in _INTERPRETERS.get(os.path.splitext(name)[1], ()):
+        if _allows(policy, f"{program} {name}"):
+            return f"instead, perhaps: {program} FILE"
+    ways = " or ".join(way for way, command in _CALL_SCRIPTS.items() if _allows(policy, command))
+    return "no file of the jail is called by its path" + (f"; perhaps {ways} does it" if ways else "")
 
 
 def _of_name(policy: "Policy", untrusted_name: str) -> str:
-    use = _said_of(untrusted_name, _USE)
-    if use.partition(" ")[0] in policy.callable:
-        return f"use {use}"
+    uses = [
+        use for use in _said_of(untrusted_name, _USE).split("|") if use.partition(" ")[0] in policy.callable
+    ]
+    if uses:
+        return f"use {' or '.join(uses)}"
+    if untrusted_name in ("rm", "mv") and _allows(policy, f"git {untrusted_name} a b"):
+        return f"it changes files: git {untrusted_name} does so with what git tracks; else {_ELSE}"
     return _said_of(untrusted_name, _INSTEAD) or _names(policy, untrusted_name)
+
+
+def _allows(policy: "Policy", command: str) -> bool:
+    """Whether the program can be started here, and its entry allows the arguments; where paths lead is not asked."""
+    program, *words = command.split(" ")
+    if program not in policy.callable:
+        return False
+    try:
+        policy.entry(program).judge(words)
+    except PolicyDenied:
+        return False
+    return True
 
 
 def _said_of(untrusted_name: str, table: Mapping[str, str]) -> str:

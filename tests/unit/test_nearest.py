@@ -16,6 +16,13 @@ from broker.refusal import ExecutorError
 from tests.support.gate import DEFAULT_POLICY, permitted, policy_over, refusal
 
 SHIPPED = DEFAULT_POLICY.read_bytes()
+
+
+def with_profiles(*names: str) -> bytes:
+    """Return the shipped policy with these profiles."""
+    return policy_profiles.with_profiles(SHIPPED, names).raw
+
+
 ELSEWHERE = "; the tool's description names what may be called"
 
 
@@ -52,12 +59,13 @@ OTHER_PROGRAMS = (
         "touch",
     ),
     *("ps", "ed", "bat", "top", "dc", "who", "tee", "w", "man"),
+    *("fd", "zcat", "cmake", "gmake"),
 )
 
 
 @pytest.mark.parametrize("typed", OTHER_PROGRAMS)
 def test_a_program_that_only_looks_like_another_is_not_taken_for_it(tmp_path: Path, typed: str) -> None:
-    assert "perhaps" not in refusal(policy_over(tmp_path, SHIPPED), f"{typed} x")
+    assert "perhaps" not in refusal(policy_over(tmp_path, with_profiles("make")), f"{typed} x")
 
 
 @pytest.mark.parametrize(
@@ -75,12 +83,33 @@ def test_a_program_that_only_looks_like_another_is_not_taken_for_it(tmp_path: Pa
         ("hostname", "use uname -n"),
         ("[ -f x ]", "'[' is not on the allow list ([commands] allow); use test"),
         ("vim x", "the client's own tools edit files"),
-        ("rm x", "it changes files; the client's own tools do that"),
-        ("wget x", "no command has the network unless the policy says so"),
+        ("rm x", "it changes files; use the client's own tools if it has such, or ask the user"),
+        ("wget x", "the policy says so; use the client's own tools if it has such, or ask the user"),
+        ("nohup ls", "([commands] allow); name the program itself"),
+        ("for f in a b", "no loops or conditions"),
+        ("fd x", "; use find . -name PATTERN"),
+        ("tar xf a.tar", "archives are not read"),
+        ("zcat a.gz", "archives are not read"),
     ],
 )
 def test_what_people_type_by_habit_has_an_answer_of_its_own(tmp_path: Path, typed: str, instead: str) -> None:
     assert instead in refusal(policy_over(tmp_path, SHIPPED), typed)
+
+
+def test_both_ways_are_named_where_both_programs_are_there(tmp_path: Path) -> None:
+    policy = policy_over(tmp_path, "[commands]\nallow = ['find', 'ls']")
+    assert refusal(policy, "fd x").endswith("; use find . -name PATTERN")
+    policy = policy_over(tmp_path, "[commands]\nallow = ['find', 'rg']")
+    policy.lookup = Everywhere((), policy.jail, (), lazily=True)
+    assert refusal(policy, "fd x").endswith("; use find . -name PATTERN or rg --files")
+
+
+def test_git_is_named_for_removing_only_where_it_may(tmp_path: Path) -> None:
+    assert "git rm does so with what git tracks; else use" in refusal(
+        policy_over(tmp_path, with_profiles("git-write")), "rm x"
+    )
+    assert "git mv" not in refusal(policy_over(tmp_path, with_profiles("git-write")), "mv x y")
+    assert "git" not in refusal(policy_over(tmp_path, SHIPPED), "rm x")
 
 
 def test_only_what_may_be_called_is_named_in_the_place_of_another(tmp_path: Path) -> None:
@@ -179,12 +208,51 @@ def test_a_long_path_of_folders_does_not_hide_what_is_there(
     [
         (".venv/bin/pytest -q", "; instead, perhaps: python3 -m pytest"),
         ("/usr/bin/python3", "; call it by its name: python3"),
-        ("./run.sh", "; no file of the jail is called by its path; what may run some: python3"),
+        ("./.venv/bin/python -m pytest", "; instead, perhaps: python3 -m pytest"),
+        ("venv/bin/python3.12 x.py", "; instead, perhaps: python3 -m pytest"),
+        ("./run.sh", "; no file of the jail is called by its path"),
+        ("./manage.py test", "; no file of the jail is called by its path"),
         ("/opt/run", "; allowed: python3"),
     ],
 )
 def test_a_path_is_told_what_can_be_called(python: Policy, command: str, instead: str) -> None:
     assert refusal(python, command).endswith(instead)
+
+
+class Everywhere(Programs):
+    """What is to be had on a machine that has all programs."""
+
+    def problem(self, name: str) -> str | None:
+        """Return None, whatever the name."""
+        return None
+
+
+EVERYTHING = ("make", "node", "python")
+
+
+@pytest.mark.parametrize(
+    ("allowed", "command", "instead"),
+    [
+        (EVERYTHING, "./gradlew test", "; perhaps a target of make or a script of npm run does it"),
+        (EVERYTHING, "./manage.py test", "; perhaps a target of make or a script of npm run does it"),
+        (("make",), "./run.sh", "called by its path; perhaps a target of make does it"),
+        (("python",), "./run.sh", "; no file of the jail is called by its path"),
+    ],
+)
+def test_only_what_can_run_a_file_is_named(
+    tmp_path: Path, allowed: tuple[str, ...], command: str, instead: str
+) -> None:
+    policy = policy_over(tmp_path, with_profiles(*allowed))
+    policy.lookup = Everywhere((), policy.jail, (), lazily=True)
+    assert refusal(policy, command).endswith(instead)
+
+
+def test_an_interpreter_that_may_run_any_file_is_named(tmp_path: Path) -> None:
+    policy = policy_over(tmp_path, "[commands]\nallow = ['python3', 'sh']")
+    policy.lookup = Everywhere((), policy.jail, (), lazily=True)
+    assert refusal(policy, "./manage.py test").endswith("; instead, perhaps: python3 FILE")
+    assert refusal(policy, "./run.sh").endswith("; instead, perhaps: sh FILE")
+    assert refusal(policy, ".venv/bin/python x.py").endswith("; instead, perhaps: python3")
 
 
 @pytest.mark.parametrize("name", policy_profiles.profile_names())
