@@ -185,7 +185,7 @@ class Chain:
             raise TrailFaultError("the file was rotated away")
         position = self._write(line, sealed)
         while self._notes:
-            note = self._notes.pop()
+            note = self._notes.pop(0)
             self.put(self.event_line("mirror", note.text, note.lost))
         return position
 
@@ -343,7 +343,8 @@ class Chain:
         if seq_of(first) == head.seq + 1 and prev_of(first) == head.hash:
             new.head = head._replace(end=0)
             return True
-        if seq_of(first) <= head.seq + 1 or head.seq + 1 >= rotation.oldest_seq(new.path):
+        oldest_left = rotation.oldest_seq(new.path) or seq_of(first)
+        if seq_of(first) <= head.seq + 1 or oldest_left <= head.seq + 1:
             raise TrailFaultError(_REPLACED)
         return False
 

@@ -27,6 +27,8 @@ from broker.audit_record import (
 )
 
 LOCK_WAIT_S = 2.0
+_LATER_WAIT_S = 0.05
+"""Enough among healthy writers, each of which has it for less than a millisecond."""
 TAIL_BYTES = 256 * 1024
 """How much of what stands last is verified when a trail is opened."""
 _BLOCK_BYTES = 1024 * 1024
@@ -106,12 +108,12 @@ class TrailFile:
     def lock(self) -> None:
         """Take the append lock. Raises TrailFaultError when another process keeps it for `LOCK_WAIT_S`.
 
-        That long is waited once: as long as it is kept then, whoever comes later is told at once.
+        That long is waited once: as long as it is kept then, whoever comes later waits for `_LATER_WAIT_S`.
         """
         deadline = time.monotonic() + self._patience_s
         while not _set_lock(self.fd, _LOCK):
             if time.monotonic() > deadline:
-                self._patience_s = 0.0
+                self._patience_s = _LATER_WAIT_S
                 raise TrailFaultError(f"another process has kept the trail locked for {LOCK_WAIT_S:g} s")
             time.sleep(0.0005)
         self._patience_s = LOCK_WAIT_S

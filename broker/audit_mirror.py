@@ -28,14 +28,23 @@ def fault_of(mirror: str) -> str:
     return ""
 
 
+def _is_anothers_alone(status: os.stat_result) -> bool:
+    mine = status.st_uid in (0, os.geteuid())
+    return not mine and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+
+
 def _listener_problem(folder: str) -> str:
-    """Return how others could listen in the place of who should; a collector has a folder of its own, which is there by then."""
-    there = folder
+    """Return how others could listen in the place of who should.
+
+    A collector's own folder is there by then: whoever could make it is who may write in the one above.
+    """
+    there = os.path.realpath(folder)
+    if there != os.path.normpath(folder):
+        return f"a link leads there; name the folder itself, {there}"
     while not os.path.isdir(there):
         there = os.path.dirname(there)
-    status = os.stat(there)
-    if there == folder and status.st_uid not in (0, os.geteuid()) and not status.st_mode & stat.S_IWOTH:
-        there = os.path.dirname(folder)
+    while there != "/" and _is_anothers_alone(os.stat(there)):
+        there = os.path.dirname(there)
     return private_folder.problem(there, alone=True)
 
 

@@ -362,6 +362,6 @@ def _tell(name: str, fd: int) -> None:
     for number, line in enumerate(lines(fd, 0, status.st_size), 1):
         if decode(line) is None:
             warn(
-                f"audit log {name}, line {number}: is no record, and left out; audit verify says what is wrong"
+                f"audit log {name}, line {number}: is no record, and left out; audit verify says if it was changed"
             )
             return

@@ -98,8 +98,11 @@ class Past:
             return
         names = rotated_files(self._file.path)
         starts = [first for first, _ in names if first <= oldest]
-        for _, name in names[max(len(starts) - 1, 0) :]:
-            self._older.append(os.open(name, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW))
+        for first, name in names[max(len(starts) - 1, 0) :]:
+            fd = os.open(name, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+            self._older.append(fd)
+            if first_seq(fd) != first:  # the attempts that are looked for may be in another one then
+                raise BrokenChainError(f"{os.path.basename(name)} begins with another record: it was renamed")
 
     def lives(self, session: str) -> bool:
         """Whether the broker of that session lives, wherever in these files it still holds its lock."""

@@ -114,7 +114,12 @@ class GroupCommit:
 
         For the holder of the append lock. Raises OSError.
         """
-        self.wait(self.wrote())
+        try:
+            self.wait(self.wrote())
+        except OSError:
+            with self._mutex:
+                self._lost -= 1  # no record stands for the position
+            raise
 
     def close(self) -> None:
         """Let the thread end. Nothing may be waited for any more."""

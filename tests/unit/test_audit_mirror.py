@@ -50,6 +50,19 @@ def test_a_mirror_whose_folder_another_user_made_where_everybody_can_is_refused(
             open_trail(tmp_path / "audit.jsonl", mirror=mirror)
         (tmp_path / "shared").chmod(0o755)
         open_trail(tmp_path / "audit.jsonl", mirror=mirror).close()
+        (tmp_path / "shared/theirs/sub").mkdir(0o755)
+        os.chown(tmp_path / "shared/theirs/sub", 12345, 12345)
+        open_trail(tmp_path / "audit.jsonl", mirror=str(tmp_path / "shared/theirs/sub/mirror")).close()
+        (tmp_path / "shared/theirs").chmod(0o775)
+        with pytest.raises(StartupError, match="could read the records"):
+            open_trail(tmp_path / "audit.jsonl", mirror=mirror)
+
+
+def test_a_mirror_behind_a_link_is_refused_and_the_place_named(tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    (tmp_path / "link").symlink_to("there")
+    with pytest.raises(StartupError, match=f"name the folder itself, {tmp_path}/there"):
+        open_trail(tmp_path / "audit.jsonl", mirror=str(tmp_path / "link/mirror"))
 
 
 def test_the_system_log_gets_facility_tag_and_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
