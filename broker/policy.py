@@ -19,7 +19,7 @@ from broker.paths import declared, from_folder, undeclared, written_like
 from broker.policy_file import expanded
 from broker.profile import Profile
 from broker.programs import Program, Programs
-from broker.reasons import denied, shortened, shown
+from broker.reasons import denied, shortened, shown, shown_match
 from broker.refusal import REASON_CHARACTERS, CwdEscape, ExecutorError, PolicyDenied
 from broker.rules import Entry, Judged, OptionSets
 from broker.schema import Limits, PolicyFile, Rule
@@ -110,13 +110,17 @@ class Policy:
 
     def permit(self, listed: Listed, located: Located) -> Permitted:
         """Return the command as it may run in `located`. Raises PolicyDenied, or ExecutorError if the program is missing."""
-        words = listed.argv.texts
+        words, matches = listed.argv.texts, frozenset[str]()
         if listed.argv.has_globs:
             from broker import globs  # few starts need it, and its patterns take a millisecond to compile
 
             words = globs.expand(listed.argv, located, self.jail)
+            matches = frozenset(words).difference(listed.argv.texts)
         judged = listed.entry.judge(list(words[1:]))
-        self._check_paths(judged, located)
+        try:
+            self._check_paths(judged, located)
+        except _PathRefused as refused:
+            raise _path_refusal(refused, judged, matches) from None
         program = self._program(listed.name)
         granted = self._granted(tuple(judged.entries), program)
         return Permitted(program, (listed.name, *judged.words), *granted)
@@ -135,9 +139,9 @@ class Policy:
         folder: Located | None = None
         try:
             for word in judged.paths:
-                self._check_path(word, folder or located, judged)
+                self._check_path(word, folder or located)
                 if word.kind is not None and word.kind.folder:
-                    inner = self._enter(word, folder or located, judged)
+                    inner = self._enter(word, folder or located)
                     if folder is not None:
                         folder.close()
                     folder = inner
@@ -145,7 +149,7 @@ class Policy:
             if folder is not None:
                 folder.close()
 
-    def _check_path(self, word: Word, located: Located, judged: Judged) -> None:
+    def _check_path(self, word: Word, located: Located) -> None:
         try:
             for part in _parts(word):
                 if part:
@@ -155,7 +159,7 @@ class Policy:
                     else:
                         self.jail.check(part, located)
         except PolicyDenied as refusal:
-            raise _path_refusal(word, refusal, judged) from None
+            raise _PathRefused(word, refusal.reason) from None
 
     def _check_end(self, kind: Kind, word: str, part: str, located: Located) -> None:
         """Lead a path to its end, which must be of the kind as much as the word is: links have names of their own."""
@@ -168,13 +172,13 @@ class Policy:
                 f"the path leads to a place that is not allowed; expected {kind.expectation()}"
             )
 
-    def _enter(self, word: Word, located: Located, judged: Judged) -> Located:
+    def _enter(self, word: Word, located: Located) -> Located:
         inside = word.text if word.text.startswith("/") else os.path.join(located.relative, word.text)
         try:
             return self.jail.locate(inside, located.budget)
         except CwdEscape as refusal:
-            instead = PolicyDenied("the folder" + refusal.reason.partition(";")[0].removeprefix("cwd"))
-            raise _path_refusal(word, instead, judged) from None
+            why = "the folder" + refusal.reason.partition(";")[0].removeprefix("cwd")
+            raise _PathRefused(word, why) from None
 
     def _granted(self, entries: tuple[Entry, ...], program: Program) -> _Granted:
         granted = self._grants.get(entries)
@@ -233,9 +237,21 @@ def _check_text(part: str) -> None:
         raise PolicyDenied("holds a newline, which no path here may have")
 
 
-def _path_refusal(word: Word, refusal: PolicyDenied, judged: Judged) -> PolicyDenied:
+class _PathRefused(Exception):
+    """A word whose path leads where it may not, and why."""
+
+    def __init__(self, word: Word, why: str) -> None:
+        self.word = word
+        self.why = why
+
+
+def _path_refusal(refused: _PathRefused, judged: Judged, matches: frozenset[str]) -> PolicyDenied:
+    """Return the reason; of `matches`, which nobody typed, the name is said."""
+    word = refused.word
     where = f"the value of {word.option}" if word.option else f"word {word.number}"
-    return denied(f"{judged.entries[-1].name}: {where}: {refusal.reason}", judged.entries[-1].place)
+    if word.text in matches:
+        where = f"{shown_match(word.text)}, which the pattern matches"
+    return denied(f"{judged.entries[-1].name}: {where}: {refused.why}", judged.entries[-1].place)
 
 
 def _environment(rules: list[Rule]) -> dict[str, str]:

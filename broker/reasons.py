@@ -1,12 +1,13 @@
 """Words for refusals: what was refused, where in the command, which rule said so, what is allowed instead.
 
 Always true: a word that the caller sent is repeated only when it is short, plain and does not look like a secret; a word
-that was refused as a path is never repeated, because it may name a place outside the jail.
+that was refused as a path is never repeated, because it may name a place outside the jail; what a pattern matched lies in it.
 """
 
 from broker.refusal import REASON_CHARACTERS, PolicyDenied
 
 SHOWN_CHARACTERS = 32
+_MATCH_CHARACTERS = 100
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.,+")
 _SHOWN = _PLAIN | frozenset("/%;$[](){}*?!^")
 _SECRET_WORDS = ("pass", "secret", "token", "key", "auth", "cred", "bearer")
@@ -24,6 +25,11 @@ def shown(word: str) -> str:
     if _may_be_shown(word) and not word.startswith("/") and ".." not in word:
         return f"'{word}'"
     return f"a word of {len(word)} characters" if len(word) != 1 else "a word of one character"
+
+
+def shown_match(name: str) -> str:
+    """Return the name of a file that a pattern matched, of a long one the end; secrets in it are redacted with the reason."""
+    return repr(name if len(name) <= _MATCH_CHARACTERS else "…" + name[-_MATCH_CHARACTERS:])
 
 
 def _may_be_shown(word: str) -> bool:

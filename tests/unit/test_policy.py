@@ -172,6 +172,27 @@ def test_an_option_that_stands_for_the_first_operand_makes_all_operands_paths(po
     assert "word 3" in refusal(policy, "grep -e x ../x a.txt")
 
 
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("b c.md", "'b c.md'"),
+        ("b'\u00e9.md", '"b\'\u00e9.md"'),
+        ("b-my-secret-key.md", "'b-my-secret-key.md'"),
+        ("b" * 120 + ".md", f"'\u2026{'b' * 97}.md'"),
+    ],
+)
+def test_of_the_matches_of_a_pattern_the_one_that_is_refused_is_named(
+    policy: Policy, jail: Path, name: str, shown: str
+) -> None:
+    for other in ("a.md", "c.md"):
+        (jail / other).write_text("x")
+    (jail / name).symlink_to("/etc/passwd")
+    reason = refusal(policy, "cat *.md")
+    assert reason.startswith(f"cat: {shown}, which the pattern matches: ")
+    assert "passwd" not in reason
+    assert refusal(policy, "cat [ac].md link").startswith("cat: word 3: ")
+
+
 def test_globs_are_expanded_before_the_check_and_what_they_match_is_checked(policy: Policy) -> None:
     assert permitted(policy, "cat a*").argv == ("cat", "a.txt")
     refusal(policy, "cat l*")
