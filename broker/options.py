@@ -2,7 +2,7 @@
 
 Always true: an option that is not in the table is refused, and so is every abbreviation of one: what a program would
 make of it depends on options that the policy does not know. The reading follows getopt_long(3) ("gnu") and
-find(1) ("single-dash"); a word is never read in two ways.
+find(1) ("single-dash"); a word is never read in two ways, and what may be an option is never taken for a value of its own.
 """
 
 from typing import NamedTuple
@@ -171,7 +171,18 @@ class _Reader:
                     f"{option.name} needs a value", self.table.place, option.kinds[number].expectation()
                 )
             self.position += 1
+            if number == 0 and option.mode == "=" and self._looks_like_option(words[self.position]):
+                attached = f"{option.name}=VALUE" if option.name.startswith("--") else f"{option.name}VALUE"
+                raise denied(
+                    f"the value of {option.name} looks like an option",
+                    self.table.place,
+                    f"one word for both: {attached}",
+                )
             self._value(option, number, words[self.position])
+
+    def _looks_like_option(self, word: str) -> bool:
+        """Whether a program in whose version the option before takes no value would read the word as a long one."""
+        return not self.table.single_dash and word.startswith("--") and word != "--"
 
     def _long(self, word: str, words: list[str]) -> None:
         name, separator, attached = word.partition("=")

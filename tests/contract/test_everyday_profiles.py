@@ -79,7 +79,7 @@ def test_git_write_commits_branches_and_stashes(workshop: Workshop) -> None:
     assert "later" in _work(workshop, "git reflog show stash").result.stdout
     assert "later" in _work(workshop, "git stash list").result.stdout
     _work(workshop, "git stash pop")
-    _work(workshop, "git stash")
+    _work(workshop, "git stash push")
     _work(workshop, "git stash drop")
     _work(workshop, "git switch -q -c topic")
     _work(workshop, "git checkout -q feature")

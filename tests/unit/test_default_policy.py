@@ -405,6 +405,25 @@ git config --global --list
 git config --system --list
 """.strip().splitlines()
 
+OPTIONS_AS_VALUES = """
+git log --encoding -S --output=a HEAD
+git log -S --output=a
+git log --author --output=a
+git show --decorate-refs -S --output=a HEAD
+git diff --diff-merges -G --ext-diff
+git shortlog --committer --output=a HEAD
+git rev-list -L --output=a HEAD
+git reflog --encoding -G --output=a
+git stash show -S HEAD -G --output=a
+grep -e --include=a b
+""".strip().splitlines()
+
+
+@pytest.mark.parametrize("command", OPTIONS_AS_VALUES)
+def test_what_looks_like_an_option_is_no_value_in_a_word_of_its_own(policy: Policy, command: str) -> None:
+    assert "looks like an option" in refusal(policy, command)
+
+
 WAITS_OR_WASTES = """
 tail -f a
 tail -F a

@@ -72,6 +72,15 @@ def test_what_is_not_named_exactly_or_lacks_its_value_is_refused(words: str) -> 
         read(GREP, words.split())
 
 
+def test_a_value_in_a_word_of_its_own_that_may_be_a_long_option_is_refused() -> None:
+    assert values("-e --x y", table("-e =text")) == [("-e", "--x")], "here it is always the next word"
+    assert values("-e--x y", GREP) == [("-e", "--x")]
+    assert values("--regexp=--x y", GREP) == [("-e", "--x")]
+    for words in ("-e --x y", "--regexp --x y", "-ie --x y"):
+        with pytest.raises(PolicyDenied, match="looks like an option.*one word for both: "):
+            read(GREP, words.split())
+
+
 def test_an_abbreviated_name_is_refused_with_the_advice_to_write_it_out() -> None:
     with pytest.raises(PolicyDenied, match="write it out, if that is meant: --color"):
         read(GREP, ["--col"])
