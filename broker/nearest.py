@@ -63,6 +63,12 @@ _PROFILES = {
 }
 """Profile of `init --profile` → the programs that it allows; a test holds this against the profiles."""
 
+_PROFILE_OF_SUBCOMMANDS = {
+    "git": ("git-write", "add rm restore reset checkout switch commit merge cherry-pick revert stash"),
+    "git stash": ("git-write", "push pop apply drop branch clear list"),
+}
+"""Program → the profile that adds subcommands to it, and those; a test holds this against the profiles."""
+
 
 def nearest(untrusted_name: str, names: Sequence[str]) -> list[str]:
     """Return at most three of `names`, the most similar first. Of programs `slips` asks: similar ones are others."""
@@ -98,6 +104,12 @@ def _one_slip(typed: str, meant: str) -> bool:
 def profile_of(untrusted_name: str) -> str:
     """Return the profile that has entries for a program, an empty text for none."""
     return next((name for name, programs in _PROFILES.items() if untrusted_name in programs.split()), "")
+
+
+def profile_with(name: str, untrusted_subcommand: str) -> str:
+    """Return which profile has an entry for a subcommand of `name`, for a reason; an empty text for none."""
+    profile, subcommands = _PROFILE_OF_SUBCOMMANDS.get(name, ("", ""))
+    return f"see init --profile {profile}" if untrusted_subcommand in subcommands.split() else ""
 
 
 def instead_of(policy: "Policy", untrusted_name: str) -> str:

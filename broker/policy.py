@@ -19,7 +19,7 @@ from broker.paths import declared, from_folder, undeclared, written_like
 from broker.policy_file import expanded
 from broker.profile import Profile
 from broker.programs import Program, Programs
-from broker.reasons import denied, shortened, shown, shown_match
+from broker.reasons import denied, shortened, shown_match, shown_program
 from broker.refusal import REASON_CHARACTERS, CwdEscape, ExecutorError, PolicyDenied
 from broker.rules import Entry, Judged, OptionSets
 from broker.schema import Limits, PolicyFile, Rule
@@ -78,12 +78,12 @@ class Policy:
         """Return the command's entry by the lists alone. Raises PolicyDenied."""
         name = argv.words[0].text
         if os.path.basename(name) in self._denied:
-            raise denied(f"{shown(name)} is on the deny list", "[commands] deny")
+            raise denied(f"{shown_program(name)} is on the deny list", "[commands] deny")
         if name in self._allowed:
             return Listed(name, argv, self.entry(name))
         what = "a program is called by its name alone, not by a path"
         if "/" not in name:
-            what = f"{shown(name)} is not on the allow list"
+            what = f"{shown_program(name)} is not on the allow list"
         raise denied(what, "[commands] allow", self._instead(name))
 
     def _instead(self, name: str) -> str:

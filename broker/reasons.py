@@ -8,6 +8,8 @@ from broker.refusal import REASON_CHARACTERS, PolicyDenied
 
 SHOWN_CHARACTERS = 32
 _MATCH_CHARACTERS = 100
+_LONG, _SHORT = 16, 4
+"""Characters from which on a word may be a secret by its look, and up to which none hides behind `=`."""
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.,+")
 _SHOWN = _PLAIN | frozenset("/%;$[](){}*?!^")
 _SECRET_WORDS = ("pass", "secret", "token", "key", "auth", "cred", "bearer")
@@ -17,12 +19,25 @@ class RuleError(Exception):
     """A rule of the policy file that cannot be meant; the message names the value and what was expected."""
 
 
-def shown(word: str) -> str:
-    """Return `word` in quotes if it may be repeated, of `NAME=value` the name; else how long it is."""
+def shown_program(name: str) -> str:
+    """Return the name of a program, as `shown`; one that speaks of keys is no secret if it looks like a program's."""
+    plain = name.replace("-", "")
+    if len(name) < _LONG and plain.isascii() and plain.isalpha() and plain.islower():
+        return f"'{name}'"
+    return shown(name)
+
+
+def shown(word: str, *, is_path: bool = True) -> str:
+    """Return `word` in quotes if it may be repeated, of `NAME=value` the name; else how long it is.
+
+    Of a word that is no path (`is_path`) an address of sed, `/text/p`, may be repeated.
+    """
     name, _, value = word.partition("=")
     if name.isidentifier() and value.strip("=") and _may_be_shown(name):
         return f"'{name}=…'"
-    if _may_be_shown(word) and not word.startswith("/") and ".." not in word:
+    hidden = word.startswith("/") and (is_path or word[-2:-1] != "/" or word.count("/") != 2)
+    plain = word.removesuffix("=") if len(word) <= _SHORT else word
+    if _may_be_shown(plain) and not hidden and ".." not in word:
         return f"'{word}'"
     return f"a word of {len(word)} characters" if len(word) != 1 else "a word of one character"
 
@@ -40,7 +55,7 @@ def _looks_secret(word: str) -> bool:
     lowered = word.lower()
     if any(part in lowered for part in _SECRET_WORDS):
         return True
-    return len(word) >= 16 and any(c.isdigit() for c in word) and any(c.isalpha() for c in word)
+    return len(word) >= _LONG and any(c.isdigit() for c in word) and any(c.isalpha() for c in word)
 
 
 def option_name(word: str) -> str:

@@ -162,7 +162,14 @@ class Entry:
             entry = self._subcommands[name] = Entry(
                 f"{self.name} {name}", place, rule, self._sets, self._faults
             )
+            entry.inherit_advice(self._table)
         return entry
+
+    def inherit_advice(self, outer: OptionTable | None) -> None:
+        """Take the advice on options written out that the entry around this one gives, where this has none of its own."""
+        if outer is not None and self._table is not None:
+            options = {name: text for name, text in outer.advice.items() if name.startswith("--")}
+            self._table.advice = {**options, **self.rule.instead}
 
     def judge(self, words: list[str], first_index: int = 1) -> Judged:
         """Return what of `words` still has to be checked. Raises PolicyDenied."""
@@ -201,9 +208,14 @@ class Entry:
         name = words[taken]
         if name not in self.subcommand_names:
             what = f"{self.name}: subcommand {shown(name)} is not allowed"
-            raise denied(what, self.place, self.rule.instead.get(name) or self._names(name))
+            raise denied(what, self.place, self.rule.instead.get(name) or self._elsewhere(name))
         inner = self.subcommand(name).judge(words[taken + 1 :], first_index + taken + 1)
         return Judged(before + words[: taken + 1] + inner.words, paths + inner.paths, [self, *inner.entries])
+
+    def _elsewhere(self, untrusted_name: str) -> str:
+        from broker.nearest import profile_with  # no command that is allowed pays for it
+
+        return profile_with(self.name, untrusted_name) or self._names(untrusted_name)
 
     def _names(self, untrusted_name: str = "") -> str:
         """Return the subcommands, those first that `untrusted_name` was perhaps meant to be."""
@@ -263,7 +275,8 @@ class Entry:
             return
         where, instead = f"the value of {word.option}", ""
         if not word.option:
-            where = f"operand {shown(word.text)} (word {word.number})"
+            is_path = word.kind.path or word.kind.scanned
+            where = f"operand {shown(word.text, is_path=is_path)} (word {word.number})"
             instead = self.rule.instead.get("operands", "")
         if word.kind is NONE:
             here, expected = " here", self.operands_in_short()

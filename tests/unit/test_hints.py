@@ -1,5 +1,7 @@
 """What a refusal of the shipped policy and its profiles advises is there, is about that refusal, and can be done."""
 
+from pathlib import Path
+
 import pytest
 
 from broker import policy_profiles
@@ -43,6 +45,20 @@ ADVICE = {
     "which ./x": "a program's name",
     "date 010100002030": "begins with + is the format",
     "date --set=2020-01-01": "the clock is not set",
+    "env -i ls": "name the program itself",
+    "md5sum -c a": "print the sums and compare",
+    "sha256sum -c a": "print the sums and compare",
+    "git --help": "there is no manual",
+    "git log --help": "there is no manual",
+    "git -c core.pager=x log": "no setting is made for one call",
+    "git --git-dir=x log": "-C FOLDER",
+    "git --work-tree x status": "use -C FOLDER",
+    "git log --output=b": "this entry only reads",
+    "git diff --output b": "this entry only reads",
+    "git show --ext-diff": "no program is started from git",
+    "git diff --ext-diff": "no program is started from git",
+    "git gc": "the user runs it",
+    "git mv a b": "into .git/hooks",
     "git config user.name bob": "this only reads",
     "git config user": "git config --get SECTION.NAME",
     "git config --global user.name": "the repository's own settings",
@@ -101,7 +117,39 @@ def test_a_refusal_says_what_to_do_and_shows_no_expression(policy: Policy, comma
     assert "what matches" not in reason
 
 
+ELSEWHERE = {
+    "git rm a": "init --profile git-write",
+    "git add a": "init --profile git-write",
+    "git cherry-pick x": "init --profile git-write",
+    "git blame --help": "there is no manual",
+    "git stash show --output=x": "this entry only reads",
+    "git stash pop": "init --profile git-write",
+    "git stash push": "init --profile git-write",
+    "git stash list": "git reflog show stash",
+}
+
+
+@pytest.mark.parametrize("command", ELSEWHERE)
+def test_what_a_profile_allows_is_told_where_only_the_shipped_entries_are(
+    tmp_path: Path, command: str
+) -> None:
+    assert ELSEWHERE[command] in refusal(policy_over(tmp_path, DEFAULT_POLICY.read_bytes()), command)
+
+
+@pytest.mark.parametrize("script", ["$=", "/def/p", "5="])
+def test_a_harmless_operand_is_shown(policy: Policy, script: str) -> None:
+    assert f"operand '{script}' (word 2)" in refusal(policy, f"sed -n '{script}' a")
+
+
+@pytest.mark.parametrize("script", ["/etc/passwd", "/secret/p", "NAME=value", "abcde="])
+def test_an_operand_that_may_be_a_path_or_a_secret_is_not(policy: Policy, script: str) -> None:
+    assert script not in refusal(policy, f"sed -n '{script}' a")
+
+
 ADVISED = """
+git stash push -- a
+git stash push -m x
+md5sum a
 grep -n -A 5 x a
 grep -nE x a
 sed -n '1,2p' a

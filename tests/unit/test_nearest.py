@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from broker import policy_profiles
-from broker.nearest import nearest, profile_of, slips
+from broker.nearest import nearest, profile_of, profile_with, slips
 from broker.policy import Policy
 from broker.programs import Program, Programs
 from broker.refusal import ExecutorError
@@ -294,3 +294,18 @@ def test_a_start_does_not_pay_for_the_search() -> None:
     code = "import sys, broker.main, broker.serving, broker.startup; print('difflib' in sys.modules)"
     ended = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, timeout=30, check=True)
     assert ended.stdout == b"False\n"
+
+
+def test_the_profile_of_each_subcommand_that_it_adds_is_known(tmp_path: Path) -> None:
+    shipped = policy_over(tmp_path, SHIPPED).entry("git")
+    added = policy_over(tmp_path, with_profiles("git-write")).entry("git")
+    for before, after in (
+        (shipped, added),
+        (shipped.subcommand("stash"), added.subcommand("stash")),
+    ):
+        new = set(after.subcommand_names) - set(before.subcommand_names)
+        assert new
+        for name in new | {"switch"} & set(after.subcommand_names):
+            assert profile_with(after.name, name) == "see init --profile git-write"
+        for name in before.subcommand_names:
+            assert name == "stash" or not profile_with(after.name, name)

@@ -172,6 +172,18 @@ def test_an_option_that_stands_for_the_first_operand_makes_all_operands_paths(po
     assert "word 3" in refusal(policy, "grep -e x ../x a.txt")
 
 
+@pytest.mark.parametrize("name", ["ssh-keygen", "ssh-add", "pass", "keytool"])
+def test_a_program_is_named_whatever_its_name_speaks_of(policy: Policy, name: str) -> None:
+    assert refusal(policy, f"{name} x").startswith(f"'{name}' is not on the allow list")
+
+
+@pytest.mark.parametrize("name", ["Secret-Word", "secret7", "passwordisnevershownhere"])
+def test_what_stands_in_a_programs_place_and_may_be_a_secret_is_not_repeated(
+    policy: Policy, name: str
+) -> None:
+    assert name not in refusal(policy, f"{name} x")
+
+
 @pytest.mark.parametrize(
     ("name", "shown"),
     [
