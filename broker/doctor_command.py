@@ -8,10 +8,9 @@ import contextlib
 import os
 import shutil
 import socket
-import struct
 import sys
-import time
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
 from importlib.metadata import version
 from typing import Any, NamedTuple
 
@@ -140,23 +139,30 @@ def _check_carrier(command: str) -> None:
     if shutil.which(words[0]) is None:
         raise StartupError(f"HTMCP_BROKER: {command!r}: the program that reaches a broker is not found")
     far, carrier = remote.start_carrier(words)
-    far.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", _ANSWER_S, 0))
-    since, why, has_ended = time.monotonic(), "", False
+    late = threading.Timer(_ANSWER_S, _give_up, (far.shutdown,))
+    late.start()
+    why, has_ended = "", False
     try:
         BrokerClient(far, "doctor")
     except BrokerGone as gone:
         why, has_ended = str(gone), carrier.ends_within(remote.FAREWELL_S)
     finally:
-        waited_s = time.monotonic() - since
+        in_time = not late.finished.is_set()
+        late.cancel()
+        late.join()
         far.close()
         status = carrier.end(patience_s=remote.FAREWELL_S)
     if has_ended:
         why = f"no broker answered (`{words[0]}` ended with {status})"
     elif why:
-        late = waited_s >= _ANSWER_S
-        why = f"no broker answered within {_ANSWER_S} s" if late else f"what answers is no broker: {why}"
+        why = f"what answers is no broker: {why}" if in_time else f"no broker answered within {_ANSWER_S} s"
     if why:
         raise StartupError(f"HTMCP_BROKER: {command!r}: {why}")
+
+
+def _give_up(shutdown: Callable[[int], object]) -> None:
+    with contextlib.suppress(OSError):  # the other end has gone by itself
+        shutdown(socket.SHUT_RDWR)
 
 
 def _could_be_exchanged(folder: str) -> str:

@@ -225,6 +225,29 @@ def test_what_is_no_policy_is_not_approved(place: Place) -> None:
     assert_refused(run_cli(place, "trust", str(text)), str(text))
 
 
+def test_of_a_policy_that_is_the_users_own_or_named_trust_says_that_nothing_is_to_be_approved(
+    place: Place, own: Path
+) -> None:
+    for variable, whose in ((None, "the user's own"), (str(place.policy), "named by HTMCP_POLICY_FILE")):
+        ended = run_cli(place, "trust", cwd=place.outside, HTMCP_POLICY_FILE=variable)
+        path = variable or own
+        assert (ended.status, ended.stderr) == (0, "")
+        assert ended.stdout == f"nothing to approve: the policy in force is {path}, {whose}\n"
+    assert not (own.parent / "trusted").exists()
+
+
+def test_trust_without_any_policy_says_how_one_is_written(place: Place) -> None:
+    ended = run_cli(place, "trust", cwd=place.outside, HTMCP_POLICY_FILE=None)
+    assert_refused(ended, "no policy: neither ./policy.toml nor ", "init")
+
+
+@pytest.mark.parametrize("extra", ["", "\n[[tests]]\ncommand = 'cat ../x'\nexpect = 'deny'\n"])
+def test_check_counts_one_as_one(place: Place, extra: str) -> None:
+    ended = check(place, f"[commands]\nallow = ['cat']\n{extra}")
+    tests = "1 self-test" if extra else "0 self-tests"
+    assert f": 1 program, {tests}, SHA-256 " in ended.stdout
+
+
 def test_a_profile_that_cannot_be_added_leaves_the_policy_as_it_was(place: Place, own: Path) -> None:
     own.write_text(own.read_text() + "\n[rules.make]\nwrites = true\n[profile.x]\nallow = ['make']\n")
     before = own.read_bytes()

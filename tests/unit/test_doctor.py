@@ -3,10 +3,13 @@
 import errno
 import json
 import os
+import shlex
+import sys
+import time
 
 import pytest
 
-from broker import canary, doctor, kernel
+from broker import canary, doctor, doctor_command, kernel
 from broker.canary import Facts
 from broker.refusal import StartupError
 
@@ -95,3 +98,14 @@ def test_a_refusal_by_a_container_is_told_from_a_kernel_that_lacks_a_layer(
     monkeypatch.setattr(canary, "facts", lambda: Facts(0, False, False, False, True, True))
     (files,) = [finding for finding in doctor.findings() if finding.layer.startswith("Landlock files")]
     assert files.advice.startswith(advice)
+
+
+def test_a_carrier_that_says_something_now_and_then_is_not_waited_for_without_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(doctor_command, "_ANSWER_S", 0.5)
+    says = "import os, time; [(os.write(1, bytes((0, 0, 9, 9))), time.sleep(0.2)) for _ in range(100)]"
+    since = time.monotonic()
+    with pytest.raises(StartupError, match="HTMCP_BROKER"):
+        doctor_command._check_carrier(shlex.join([sys.executable, "-c", says]))
+    assert time.monotonic() - since < 10
