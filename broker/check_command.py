@@ -130,7 +130,8 @@ def _trust(policy: Policy, found: configuration.FoundPolicy) -> str | None:
 
 
 def _print(report: dict[str, Any]) -> None:
-    said = f"{report['policy']}: {report['programs']} programs, {report['self_tests']} self-tests, SHA-256 {report['sha256']}"
+    counts = f"{_counted(report['programs'], 'program')}, {_counted(report['self_tests'], 'self-test')}"
+    said = f"{report['policy']}: {counts}, SHA-256 {report['sha256']}"
     lines = [said, *(f"{report['policy']}:{line}" for line in report["failed_tests"])]
     lines += [f"warning: {warned['place']}: {warned['text']}" for warned in report["warnings"]]
     if not report["failed_tests"]:

@@ -7,6 +7,8 @@ from broker.arguments import operator_parser
 from broker.configuration import FoundPolicy
 from broker.refusal import StartupError
 
+_HERE = "policy.toml"
+
 
 def main(arguments: list[str]) -> int:
     """Approve a policy. Returns the exit status."""
@@ -14,12 +16,18 @@ def main(arguments: list[str]) -> int:
         "trust",
         "Approve a policy.toml that lies in the jail. A change of the file withdraws the approval.",
         ("hardened-terminal-mcp trust", "hardened-terminal-mcp trust /srv/project/policy.toml"),
-        "0 approved, 78 the file cannot be read, is no policy, or cannot be approved",
+        "0 approved, or nothing to approve, 78 the file cannot be read, is no policy, or cannot be approved",
     )
-    parser.add_argument("file", nargs="?", default="policy.toml", help="the policy (default: ./policy.toml)")
-    options = parser.parse_args(arguments)
-    found = configuration.read_policy(options.file)
+    parser.add_argument("file", nargs="?", help="the policy (default: ./policy.toml)")
+    file = parser.parse_args(arguments).file
+    needed = file is not None or os.path.lexists(_HERE)
+    read = _HERE if file is None else file
+    found = configuration.read_policy(read) if needed else configuration.find_policy(os.environ)
     policy_file.check(found.raw, found.path)
+    if not needed:
+        whose = "named by HTMCP_POLICY_FILE" if found.named else "the user's own"
+        print(f"nothing to approve: the policy in force is {found.path}, {whose}")
+        return 0
     _approve(found)
     print(f"approved {os.path.realpath(found.path)}, SHA-256 {found.digest}")
     return 0

@@ -223,6 +223,8 @@ def test_a_policy_whose_name_no_json_can_hold_is_told(place: Place, command: str
 def test_what_is_no_policy_is_not_approved(place: Place) -> None:
     text = place.jail / "readme.txt"
     assert_refused(run_cli(place, "trust", str(text)), str(text))
+    (place.jail / "policy.toml").write_text(POLICY)
+    assert run_cli(place, "trust", "", cwd=place.jail).status == EX_CONFIG
 
 
 def test_of_a_policy_that_is_the_users_own_or_named_trust_says_that_nothing_is_to_be_approved(
