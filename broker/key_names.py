@@ -27,11 +27,13 @@ class KeyKind(NamedTuple):
     """`name` goes into the marker; `certain` is False where the value itself must look random.
 
     `bare`: the name is just `key`, `session`, …, which as often names an identifier: a hash or a UUID says nothing.
+    `paired`: it ends in `auth` or `credentials`, so that a user's name may stand before the secret: `ada:…`.
     """
 
     name: str
     certain: bool
     bare: bool = False
+    paired: bool = False
 
 
 _WHOLE = {
@@ -99,6 +101,7 @@ _FOREIGN = {
 """What the settings of other languages are called; `_` for a blank, a joint or nothing."""
 _SHORT_WORD = 6
 _FOREIGN_KINDS = {word.replace("_", ""): kind for kind, listed in _FOREIGN.items() for word in listed.split()}
+_WORDS_FOR_ONE = frozenset({"key", *_WHOLE, *_ENDINGS, *_FOREIGN_KINDS})
 _NAMED_KEYS = frozenset({"api", "access", "secret", "private", "signing", "encryption"})
 _PLURALS = {
     "tokens": "token",
@@ -107,8 +110,7 @@ _PLURALS = {
     "creds": "credential",
     "keys": "key",
 }
-
-
+_PAIRED = frozenset({"auth", "credentials", "creds"})
 _FINGERPRINTS = (["gpg", "key"], ["pgp", "key"], ["user", "signingkey"])
 _SENT_ONCE = (["client", "token"], ["client", "request", "token"])
 """`clientToken`: sent so that a call is carried out once. But `client_token` opens a vault."""
@@ -126,8 +128,7 @@ def kind_of(name: str) -> KeyKind | None:
         not parts or name == "Sid" or not words("public").isdisjoint(parts)
     ):  # a Sid is a statement of a policy
         return None
-    while len(parts) > 1 and (parts[-1] in words("trailers") or parts[-1].isdigit()):
-        parts = parts[:-1]
+    parts = _without_trailers(parts)
     if parts[-2:] == ["secret", "string"]:
         return KeyKind("secret", certain=True)
     about = parts[-1] in words("about_a_secret") and parts[-3:] != ["access", "key", "id"]
@@ -137,7 +138,28 @@ def kind_of(name: str) -> KeyKind | None:
     if foreign is not None:
         return foreign
     found = _last_telling_part(parts)
-    return found._replace(bare=not found.certain and len(parts) == 1) if found is not None else None
+    if found is not None and not found.certain:
+        found = found._replace(bare=len(parts) == 1, paired=parts[-1] in _PAIRED)
+    return found
+
+
+def _without_trailers(parts: list[str]) -> list[str]:
+    while len(parts) > 1 and (parts[-1] in words("trailers") or parts[-1].isdigit()):
+        parts = parts[:-1]
+    return parts
+
+
+@lru_cache(maxsize=1024)
+def is_setting(name: str) -> bool:
+    """`DB_PASSWORD`, `API_TOKEN_2`: in capitals, and its last word says that a secret is the value."""
+    kind = kind_of(name) if name.isupper() else None
+    return kind is not None and kind.certain and kind_of(_without_trailers(split(name))[-1]) is not None
+
+
+def is_word_for_one(word: str) -> bool:
+    """`password`, `Tokens`, `clave`: do people call secrets so?"""
+    low = word.lower()
+    return not {low, low.removesuffix("s")}.isdisjoint(_WORDS_FOR_ONE)
 
 
 def _foreign_kind(parts: list[str], joined: str) -> KeyKind | None:

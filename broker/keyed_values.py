@@ -13,8 +13,8 @@ from broker.regex_engine import Expression
 from broker.tables import TYPED, in_columns
 
 Found = tuple[int, int, str]
-_Place = tuple[bool, bool, bool]
-"""Is the value in quotes, do name and value stand tight, may a variable's name stand there?"""
+_Place = tuple[bool, bool, bool, bool]
+"""Is the value in quotes, do name and value stand tight, may a variable's name stand there, is it all of a setting's?"""
 Judged = dict[tuple[bytes, _Place, key_names.KeyKind], bool]
 VALUE_BYTES = 4096
 HEAD_BYTES = 256
@@ -164,9 +164,11 @@ _NOT_AFTER = (b"://", b"[REDACTED:", b"[REDACTED", b"/etc/")
 _AFTER_COLUMN = (b",", b";", b"|", b"\t", b"\n", b"\r", b")")
 _SETTERS = ("set", "with", "use", "password", "passphrase", "secret", "apikey", "api_key")
 _AFTER_SETTING = (b"\n", b"\r", b"#", b"|\t", b"<\t", b">\t")
+_BEHIND_SETTING = (b"", b"\n", b"\r", b" ", b"\t", b";", b"\\", b'"')
 _NEXT_ARGUMENT = (b",", b", ", b",\n", b",\r")
 _AMID = (b"(", b"{", b"[", b",", b";", b"&", b".", b"=", b"'", b'"')
 _ISSUED = ("token", "api_key", "access_key", "key", "session")
+_NO_WORDS = (_CALL, _COMPARED, _LINE, _NEXT, _FOREIGN)
 _SPOKEN = ("password", "passphrase", "pre_shared_key")
 
 
@@ -210,7 +212,8 @@ def _values(data: bytes, start: int, head: _Head, judged: Judged) -> Iterator[Fo
     if not _stands_as_a_value(data, (begin, stop), quoted, head):
         return
     value = data[begin:stop] if head.form is not _BLOCK else data[begin:stop].split()[0]
-    place = quoted, head.tight, not quoted and _may_be_code(data, start, stop, head)
+    code = not quoted and _may_be_code(data, start, stop, head)
+    place = quoted, head.tight, code, quoted and _is_setting(data, (start, begin, stop), head)
     secret = _judged(value, place, head, judged)
     more = _continued(data, stop + len(head.mark) * quoted) if head.form in _JOINED else []
     if more and (not quoted or secret or value.isalnum()):
@@ -296,16 +299,20 @@ def _may_be_code(data: bytes, start: int, stop: int, head: _Head) -> bool:
 
 
 def _is_secret(value: bytes, quoted: bool, tight: bool, kind: key_names.KeyKind) -> bool:  # noqa: FBT001
-    return _is_secret_at(value, (quoted, tight, False), kind)
+    return _is_secret_at(value, (quoted, tight, False, False), kind)
 
 
 def _is_secret_at(value: bytes, place: _Place, kind: key_names.KeyKind) -> bool:
-    quoted, tight, code = place
+    quoted, tight, code, setting = place
     text = value.decode(errors="replace")
     if kind.bare and (randomness.is_uuid(text) or randomness.is_hexadecimal(text)):
         return False
     if kind.name in _ISSUED and placeholders.is_numbered_token(text):
         return False
+    if (setting and placeholders.is_setting_words(text)) or (
+        kind.paired and placeholders.is_user_with_secret(text)
+    ):
+        return True
     spoken = kind.name in _SPOKEN
     return placeholders.is_secret_value(
         text, quoted=quoted, certain=kind.certain, tight=tight, spoken=spoken, code=code
@@ -315,11 +322,7 @@ def _is_secret_at(value: bytes, place: _Place, kind: key_names.KeyKind) -> bool:
 def _is_word(data: bytes, places: tuple[int, int, int], quoted: bool, head: _Head) -> bool:  # noqa: FBT001
     """A plain word may be a password too, where its place says that it is a value and no code or prose."""
     start, begin, stop = places
-    if (
-        head.kind.name not in _SPOKEN
-        or not head.kind.certain
-        or head.form in (_CALL, _COMPARED, _LINE, _NEXT, _FOREIGN)
-    ):
+    if head.kind.name not in _SPOKEN or not head.kind.certain or head.form in _NO_WORDS:
         return False
     loose = not quoted and data[begin - 1 : begin] == b"=" and data[start:begin].isupper()
     if not placeholders.is_plain_word(data[begin:stop].decode(errors="replace"), head.name, loose=loose):
@@ -333,6 +336,16 @@ def _is_word(data: bytes, places: tuple[int, int, int], quoted: bool, head: _Hea
     if data[begin - 1 : begin] != b"=":
         return False
     return after[:1] in (b"", b"\n", b"\r", b" ", b"&", b'"', b"'") or after[:1] == b";" != after
+
+
+def _is_setting(data: bytes, places: tuple[int, int, int], head: _Head) -> bool:
+    """`DB_PASSWORD="…"`, and no code goes on behind it."""
+    start, begin, stop = places
+    name, sign, mark = data[start:begin].rpartition(b"=")
+    if not sign or mark != head.mark or not mark.endswith((b'"', b"'")):
+        return False
+    behind = data[stop + len(mark) : stop + len(mark) + 1]
+    return behind in _BEHIND_SETTING and key_names.is_setting(name.decode(errors="replace"))
 
 
 def _is_typed(data: bytes, position: int) -> bool:

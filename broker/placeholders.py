@@ -7,11 +7,12 @@ only judges what others found.
 from binascii import a2b_base64
 from functools import lru_cache
 
-from broker.key_names import is_technical, speaks_of_secrets
+from broker.key_names import is_technical, is_word_for_one, speaks_of_secrets
 from broker.randomness import (
     LOOK_CHARACTERS,
     classes,
     has_digit,
+    is_counted,
     is_gibberish,
     is_hexadecimal,
     is_monotonous,
@@ -44,6 +45,7 @@ _ASSIGNMENT = Expression(
     r"[a-z_]{3,}=[A-Za-z0-9_.]+$|[A-Za-z_$][A-Za-z0-9_$]*(?:=$|(?:\.[A-Za-z0-9_$]+)+=[A-Za-z_$])"
 )
 _NAME_PATH = Expression(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)+$")
+_USER = Expression(r"[A-Za-z][A-Za-z0-9_.@+\-]{0,63}$")
 _VERSIONED = Expression(r"[a-z][a-z\-]*-[0-9]+(?:\.[0-9]+)+$")
 
 
@@ -56,6 +58,7 @@ def is_stand_in(value: str) -> bool:
         or _is_reference(value, low)
         or MARKER in low
         or _says_stand_in(value, low)
+        or is_counted(low)
         or (not has_digit(value) and any(part in low for part in word_parts("trade_parts")))
         or _is_variable(value)
         or _finds(_FORMAT, value)
@@ -177,6 +180,17 @@ def _is_phrase(value: str) -> bool:
     if value[0].isupper() and not has_digit(value):
         return False
     return all(part and part.strip(",!'").lower() not in words("speech") for part in parts)
+
+
+def is_setting_words(value: str) -> bool:
+    """Words in quotes where a setting's value must stand: all but code, and labels, which speak of secrets and hold no number."""
+    value = value[:LOOK_CHARACTERS]
+    parts = value.split()
+    if len(parts) < 2 or is_stand_in(value) or any(sign in value for sign in ("`", "$(")):
+        return False
+    if any(part.startswith("--") or (part[0] == "$" and _is_variable(part)) for part in parts):
+        return False
+    return has_digit(value) or not any(is_word_for_one(part.strip(",.:!?'")) for part in parts)
 
 
 def _is_name_of_something(value: str, *, literal: bool, code: bool) -> bool:
@@ -337,6 +351,14 @@ def is_basic(value: str) -> bool:
     """RFC 7617: base64 of user, colon, password."""
     user, colon, password = _decoded(value).partition(":")
     return bool(colon and user and password) and not is_stand_in(f"{user}:{password}")
+
+
+def is_user_with_secret(value: str) -> bool:
+    """`ada:` and a password with a digit; but no port, no digest, no path."""
+    user, _, secret = value.partition(":")
+    if not _looks_at(_USER, user) or is_technical(user) or _is_reference(value, value.lower()):
+        return False
+    return has_digit(secret) and secret[0] not in "/:" and is_secret_value(secret, quoted=True, certain=True)
 
 
 def _decoded(value: str) -> str:

@@ -12,6 +12,8 @@ from broker.redaction_catalogue import letter_pairs
 
 LOOK_CHARACTERS = 512
 LIKE_CHANCE = 6  # the rank of a pair that is as common in words as by chance
+COUNTED_RUN = 6
+COUNTED_SHARE = 0.9
 SHORT_LETTERS = 10
 # Shorter ones are gibberish only if clearly so: 2 % of words and 3 to 25 % of random letters err.
 _SMALL, _CAPITALS, _FIGURES = b"abcdefghijklmnopqrstuvwxyz", b"ABCDEFGHIJKLMNOPQRSTUVWXYZ", b"0123456789"
@@ -40,11 +42,30 @@ def has_digit(value: str) -> bool:
 
 
 def is_monotonous(value: str) -> bool:
-    """Hardly any different characters (`xxxxxxxx`, `000000`, `abcabcabcabc`), or a long run of one of them."""
+    """Hardly any different characters (`xxxxxxxx`, `000000`, `abcabcabcabc`), or a long run of one that is a quarter of it."""
     different, length = len(set(value)), len(value)
     if different <= 2 or (length >= 12 and different <= 4) or (length >= 24 and different <= 5):
         return True
-    return length >= 8 and any(character * 6 in value for character in "x0*.#-_a1=?")
+    return length >= 8 and any(
+        character * 6 in value and 4 * value.count(character) >= length for character in "x0*.#-_a1=?"
+    )
+
+
+def is_counted(low: str) -> bool:
+    """`abcdefgh12345678`, `sk-0123456789abcdef`: (nearly) all in the order of letters and digits, whatever words lead to it."""
+    if "abcdefgh" not in low and "01234567" not in low:
+        return False
+    parts = low.replace("_", "-").split("-")
+    while len(parts) > 1 and parts[0].isalpha() and len(parts[0]) < COUNTED_RUN:
+        del parts[0]
+    counted, covered, run = "".join(parts), 0, 1
+    for a, b in pairwise(counted + " "):
+        if ord(b) == ord(a) + 1:
+            run += 1
+            continue
+        covered += run if run >= COUNTED_RUN else 0
+        run = 1
+    return covered >= COUNTED_SHARE * len(counted)
 
 
 def is_gibberish(value: str) -> bool:

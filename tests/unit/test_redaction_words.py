@@ -183,3 +183,151 @@ def test_a_line_of_a_file_is_one_whatever_a_program_set_around_it(written: str) 
     result = redact(written.format("dragon_key_77"))
     assert "_key_7" not in result
     assert redact(result) == result
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "wJ7bXq2kabcdefghvR8sT1yU6cH3dF5gA0eQiOoK",
+        "abcdEFGH1234ijklMNOP5678",
+        "k2abcdefgh9XvQ01234567zzR",
+        "abcdefgh9!",
+        "prod-zQ01234567",
+        "q9Kf7ZaaaaaaV2mXw83LtRbY5",  # six of a kind, as zeros in base64 give
+        "vQ8Zk3xxxxxxTn5Lw2Rb7Ys9Pd",
+    ],
+)
+def test_a_run_within_a_value_makes_no_stand_in_of_it(value: str) -> None:
+    for written in (
+        "API_SECRET={}\n",
+        "DB_PASSWORD='{}'\n",
+        '{{"auth_token": "{}"}}\n',
+        "AWS_SECRET_ACCESS_KEY={}\n",
+    ):
+        result = redact(written.format(value))
+        assert value not in result
+        assert redact(result) == result
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "abcdefgh12345678",
+        "sk-abcdefgh01234567",
+        "0123456789abcdef" * 2,
+        "01234567-89ab-cdef-0123-456789abcdef",
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+/=",
+        "xxxxxxxx-7f3a",
+        "AB**********YZ",
+    ],
+)
+def test_what_is_a_run_as_a_whole_stays(value: str) -> None:
+    for written in ("ENCRYPTION_KEY={}\n", "API_TOKEN='{}'\n", '{{"password": "{}"}}\n'):
+        assert redact(written.format(value)) == written.format(value)
+
+
+SAID = [
+    "my dog Rex 9",
+    "my pass 1",
+    "it is 4711",
+    "blue 42 horse",
+    "the blue horse",
+    "What is it?",
+    "salt water monkey",
+]
+SETTINGS = {
+    "env": "PORT=80\nDB_PASSWORD='{}'\nHOST=db1\n",
+    "a secret": 'API_SECRET="{}"\n',
+    "a token": "API_TOKEN_2='{}' # of the shop\n",
+    "shell": 'export DB_PASSWORD="{}"; run\n',
+    "docker": "docker run -e DB_PASSWORD='{}' nginx\n",
+    "image": 'ENV DB_PASSWORD="{}"\n',
+    "grep": ".env:3:DB_PASSWORD='{}'\n",
+    "diff": '@@ -1 +1 @@\n-DB_PASSWORD="{}"\n+DB_PASSWORD="${{NEW}}"\n',
+    "rg": '{{"lines":{{"text":"DB_PASSWORD=\\"{}\\"\\n"}}}}\n',
+}
+
+
+@pytest.mark.parametrize("value", SAID)
+@pytest.mark.parametrize("written", SETTINGS.values(), ids=SETTINGS)
+def test_words_in_quotes_go_where_a_setting_in_capitals_says_that_they_are_a_value(
+    written: str, value: str
+) -> None:
+    before, after = written.format("\0").split("\0")
+    result = redact(written.format(value))
+    assert result.startswith(before + "[REDACTED:"), result
+    assert result.endswith("]" + after), result
+    assert redact(result) == result
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'WRONG_PASSWORD="This is no valid password"\n',  # labels
+        "ASK_PASSWORD='neues Passwort eingeben'\n",
+        'INVALID_TOKEN="unknown tokens, sorry"\n',
+        'DB_PASSWORD="$(pass show db 9)"\n',  # what a shell puts in
+        "DB_PASSWORD='`pass show db 9`'\n",
+        'DB_PASSWORD="${PREFIX} 9"\n',
+        'DB_PASSWORD="not -x $PREFIX 9"\n',
+        'DB_PASSWORD="the db --password 9"\n',
+        'DB_PASSWORD="<your password 9>"\n',
+        'PASSWORD_CMD="pass show db 9"\n',  # about a secret
+        'TOKEN_NAME="it is 9"\n',
+        'SSH_PUBLIC_KEY="for all of 9"\n',
+        'raise Wrong(PASSWORD="it is 9", port=1)\n',  # code
+        'PASSWORD = "it is 9"\n',
+        '{"password": "Enter your password"}\n',  # in lower case: the document says so
+        '{"password": "my pass 1"}\n',
+        'password="my pass 1"\n',
+    ],
+)
+def test_words_in_quotes_stay_where_they_are_a_label_or_code(text: str) -> None:
+    assert redact(text) is text
+
+
+@pytest.mark.parametrize(
+    "name", ["BASIC_AUTH", "HTTP_AUTH", "CREDENTIALS", "DB_CREDENTIALS", "GIT_CREDS", "HTTP_AUTH_PROD"]
+)
+@pytest.mark.parametrize(
+    "value", ["admin:S3cureX99", "bob:Xk29dkQ1", "user:password1", "ada@example.com:x9Y8z7w6"]
+)
+def test_a_user_and_a_secret_go_behind_a_name_for_both(name: str, value: str) -> None:
+    for written in ("{}={}\n", "export {}='{}'\n", "{}: {}\n", '{{"{}": "{}"}}\n'):
+        result = redact(written.format(name, value))
+        assert value.partition(":")[2] not in result, result
+        assert redact(result) == result
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "AUTH=host1:8080\n",
+        "AUTH=sha256:abc123def4\n",
+        "AUTH=http://host1/x9ab\n",
+        "AUTH=module::function2\n",
+        "AUTH_IMAGE=nginx:abc1def2\n",
+        "BASIC_AUTH=admin:${PASSWORD_2}\n",
+        "BASIC_AUTH=vault:shop/db2\n",
+        "BASIC_AUTH=user:pass\n",
+        "BASIC_AUTH=admin:sunshine\n",  # a word: the document says so
+        "BASIC_AUTH=admin:changeme123\n",
+    ],
+)
+def test_what_only_looks_like_a_user_and_a_secret_stays(text: str) -> None:
+    assert redact(text) is text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ADMIN_PASSWORD=admin\nROOT_PASSWORD=toor\nDB_PASSWORD=ab12\nDB_PASSWORD=4711\n",
+        "APP_SALT=9f8a7b6c5d4e\n",
+        "AMQP_URL=amqp://guest:guest@rabbit:5672/\n",
+        "DB_PASSWORD='my example dog 9'\n",
+        'DB_PASSWORD: "my dog Rex 9"\n',
+        "api_secret = 'blue 42 horse'\n",
+    ],
+)
+def test_what_the_document_says_passes(text: str) -> None:
+    assert redact(text) is text
