@@ -77,7 +77,7 @@ def test_a_value_in_a_word_of_its_own_that_may_be_a_long_option_is_refused() -> 
     assert values("-e--x y", GREP) == [("-e", "--x")]
     assert values("--regexp=--x y", GREP) == [("-e", "--x")]
     for words in ("-e --x y", "--regexp --x y", "-ie --x y"):
-        with pytest.raises(PolicyDenied, match="looks like an option.*one word for both: "):
+        with pytest.raises(PolicyDenied, match=r"looks like an option.*one word for both: "):
             read(GREP, words.split())
 
 
