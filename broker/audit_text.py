@@ -5,7 +5,7 @@ is taken of redacted text only, because the digest of a short secret lets anybod
 one text of a call hides, none of them shows; what is returned can be encoded as UTF-8.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from broker.audit_agreement import Taken, quoted
@@ -24,11 +24,15 @@ HIDDEN_PARTS = 32
 HIDDEN_CHARACTERS = 4
 """A shorter part of a secret is only hidden where it is a whole word."""
 GIVEN_UP = "[REDACTED:command]"
-"""Stands for a command whose secrets cannot be told from the rest."""
+"""Stands for all of a command but its program's name, where its secrets cannot be told from the rest."""
 _GIVEN_UP_PART = "[REDACTED:secret]"
 _MARKER = "[REDACTED:"
 
+_BETWEEN = "\0"
+"""Stands in no word: no program can be given it."""
+
 Redact = Callable[[str], str]
+Hidden = dict[str, str]
 
 
 class Shown(NamedTuple):
@@ -44,62 +48,100 @@ class Shown(NamedTuple):
 def show_call(call: Call, redact: Redact) -> Shown:
     """Return the texts of a call for its records: what one of them hides, none of them shows."""
     cut: dict[str, Cut] = {}
-    pairs: list[tuple[str, str]] = []
-    raw, argv, cwd = _agreed(call, redact, pairs)
+    raw, argv, cwd, taken = _agreed(call, redact)
     return Shown(
         _bounded(raw, COMMAND_CHARACTERS, "command_raw", cut),
         None if argv is None else _bounded_words(argv, cut),
         None if cwd is None else _bounded(cwd, CWD_CHARACTERS, "cwd", cut),
         cut,
-        Taken(pairs),
+        taken,
     )
 
 
-def _agreed(
-    call: Call, redact: Redact, pairs: list[tuple[str, str]]
-) -> tuple[str, tuple[str, ...] | None, str | None]:
-    """The texts without their secrets, unbounded; each before and after its redaction goes to `pairs`."""
+def _agreed(call: Call, redact: Redact) -> tuple[str, tuple[str, ...] | None, str | None, Taken]:
+    """The texts without their secrets, unbounded, and what was taken out of them."""
     raw = printable(call.command_raw)
     words = None if call.argv is None else tuple(map(printable, call.argv))
     own = None if words is None else redacted_words(words, redact)
     cwd = None if call.cwd is None else printable(call.cwd)
-    meant = meanings(raw, words)
-    texts = [(raw, redact(raw)), *((meaning.text, redact(meaning.text)) for meaning in meant)]
-    others = [after for (_, after), meaning in zip(texts[1:], meant, strict=True) if meaning.is_legible]
+    clean = redact(raw)
+    texts = [(raw, clean), *((text, redact(text)) for text in meanings(raw, words))]
     if words is not None and own is not None:
         texts.append((" ".join(words), " ".join(own)))
     if cwd is not None:
-        texts += [(text, redact(text)) for text in (cwd, *decoded(cwd))]
-    pairs += [(before, after) for before, after in texts if before != after]
+        texts += [(text, redact(text)) for text in dict.fromkeys((cwd, decoded(cwd)))]
+    pairs = [(before, after) for before, after in texts if before != after]
     if not pairs:
-        return raw, words, cwd
-    taken = Taken(pairs)
+        return raw, words, cwd, Taken(())
     parts = list(dict.fromkeys(part for before, after in pairs for part in hidden_parts(before, after)))
-    parts = parts if len(parts) <= HIDDEN_PARTS else []
+    hidden = _hidden(parts if len(parts) <= HIDDEN_PARTS else [])
+    name = _name(words[0], redact) if words else ""
+    taken = Taken(pairs, name)
+    if words and own is not None:
+        own = (name, *(_without(own[1:], hidden) if len(own) > 1 else ()))
+    shown = next((form for form in _forms(clean, own, hidden, taken) if not taken.shows_in(form)), None)
+    if shown is None:
+        shown = f"{name or _first_word(clean, redact, taken)} {GIVEN_UP}".lstrip()
+    kept = None if own is None else _given_up(own, taken, 1)
+    return shown, kept, None if cwd is None else _without_in_folders(redact(cwd), taken), taken
+
+
+def _name(word: str, redact: Redact) -> str:
+    """The program's name, which no other word hides: else a call would choose that it is not known what it ran."""
+    typed = _typed(word)
+    clean = redact(typed)
+    if clean != typed:
+        return clean
+    return _GIVEN_UP_PART if any(redact(text) != text for text in meanings(word, (word,))) else word
+
+
+def _first_word(clean: str, redact: Redact, taken: Taken) -> str:
+    name = _name("".join(clean.split(maxsplit=1)[:1]), redact)
+    return "" if taken.shows_in(name) else name
+
+
+def _forms(clean: str, own: tuple[str, ...] | None, hidden: Hidden, taken: Taken) -> Iterable[str]:
+    """In what form a command may be shown, the best first: as it was typed, by its words, without some of them."""
+    yield clean
     if own is not None:
-        own = tuple(_without(word, parts) for word in own)
-    typed = (texts[0][1],) if own is None else (texts[0][1], quoted(own))
-    shown = next((form for form in _forms(typed, others, parts) if not taken.shows_in(form)), GIVEN_UP)
-    if own is not None and taken.shows_in(" ".join(own)):
-        own = tuple(shown.split(" "))
-    return shown, own, None if cwd is None else _without_in_folders(redact(cwd), taken)
+        yield quoted(own)
+    without = _BETWEEN.join(_without((clean,), hidden))
+    yield without
+    yield (
+        " ".join(_given_up(without.split(" "), taken, 0)) if own is None else quoted(_given_up(own, taken, 1))
+    )
 
 
-def _forms(typed: Iterable[str], others: Iterable[str], parts: list[tuple[str, str]]) -> Iterable[str]:
-    """In what form a command may be shown, the best first: as it was typed, else as something that it means."""
-    yield from typed
-    yield from (_without(form, parts) for form in typed)
-    for form in others:
-        yield form
-        yield _without(form, parts)
+def _given_up(words: Sequence[str], taken: Taken, first: int) -> tuple[str, ...]:
+    """The words, and markers for those from `first` on that show what was taken."""
+    shown = taken.shown_by(words)
+    return tuple(
+        _GIVEN_UP_PART if number in shown and number >= first else word for number, word in enumerate(words)
+    )
 
 
-def _without(text: str, parts: list[tuple[str, str]]) -> str:
-    # Quotes are gone in argv, and with them what some secrets are known by: what the command hides, its words hide too.
-    markers = " ".join(marker for _, marker in parts)
+def _hidden(parts: Iterable[tuple[str, str]]) -> Hidden:
+    """By what the parts of secrets are replaced, each as a whole and where blanks part it; quotes may stand in it or not."""
+    hidden: Hidden = {}
     for part, marker in parts:
-        text = _hide(text, part, marker, markers)
-    return text
+        for form in (part, part.replace("\\", "").replace("'", "").replace('"', "")):
+            pieces = form.split(maxsplit=HIDDEN_PARTS)
+            # of more pieces only the whole is hidden: where one of them shows, the word is given up
+            for piece in (form, *(pieces if len(pieces) <= HIDDEN_PARTS else ())):
+                if piece and _BETWEEN not in piece:
+                    hidden.setdefault(piece, marker)
+    return hidden
+
+
+def _without(words: Iterable[str], hidden: Hidden) -> tuple[str, ...]:
+    # Quotes are gone in argv, and with them what some secrets are known by: what the command hides, its words hide too.
+    text = _BETWEEN.join(hidden.get(word, word) for word in words)
+    markers = " ".join(hidden.values())
+    for piece, marker in hidden.items():
+        # What a marker contains is not looked for within words: each round would grow the words of the one before.
+        if len(piece) >= HIDDEN_CHARACTERS and piece not in markers:
+            text = text.replace(piece, marker)
+    return tuple(text.split(_BETWEEN))
 
 
 def _without_in_folders(path: str, taken: Taken) -> str:
@@ -113,7 +155,7 @@ def show_reason(text: str, shown: Shown, redact: Redact) -> str:
     """Return the reason of a refusal, which may speak of words of the command: what the call's texts hide, it hides."""
     clean = redact(printable(text))
     if shown.taken.shows_in(clean):
-        clean = " ".join(_GIVEN_UP_PART if shown.taken.shows_in(word) else word for word in clean.split(" "))
+        clean = " ".join(_given_up(clean.split(" "), shown.taken, 0))
         clean = _GIVEN_UP_PART if shown.taken.shows_in(clean) else clean
     return _bounded(clean, REASON_CHARACTERS, "", {})
 
@@ -148,17 +190,6 @@ def _taken_apart(clean: str) -> tuple[list[str], list[str]]:
             markers.append(_MARKER + name + bracket)
             kept.append(after)
     return kept, markers
-
-
-def _hide(word: str, part: str, marker: str, markers: str) -> str:
-    for form in (part, part.replace("\\", "").replace("'", "").replace('"', "")):
-        pieces = form.split(maxsplit=HIDDEN_PARTS)
-        # of more pieces only the whole is hidden: where one of them shows, the text is given up
-        for piece in (form, *(pieces if len(pieces) <= HIDDEN_PARTS else ())):
-            # What a marker contains is not looked for within words: each round would grow the words of the one before.
-            if word == piece != "" or (len(piece) >= HIDDEN_CHARACTERS and piece not in markers):
-                word = word.replace(piece, marker)
-    return word
 
 
 def show_text(text: str, limit: int, redact: Redact) -> str:

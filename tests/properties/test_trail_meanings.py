@@ -109,20 +109,10 @@ def for_printf(text: str, chance: random.Random) -> str:
     return quoted(escaped(text, chance, 0.1), chance)
 
 
-def through_a_second_shell(text: str, chance: random.Random) -> str:
-    return quoted("printf " + shlex.quote(escaped(text, chance, 0.1)), chance)
-
-
-def through_two_more_shells(text: str, chance: random.Random) -> str:
-    return quoted("sh -c " + through_a_second_shell(text, chance), chance)
-
-
 WRITTEN: dict[str, Callable[[str, random.Random], str]] = {
     "in quotes": quoted,
     "in escapes": for_printf,
     "in C quotes": in_c_quotes,
-    "through a second shell": through_a_second_shell,
-    "through two more shells": through_two_more_shells,
 }
 COMMANDS = ["printf @", "echo -e @ tail", "tool -x @", "sh -c @"]
 UNREAD = [
@@ -147,9 +137,9 @@ def leaks(text: str, call: Call) -> list[str]:
     readers = (
         record,
         UNSLASHED.sub(r"\\\g<0>", record),
-        *(meaning.text for meaning in meanings(record, None)),
+        *meanings(record, None),
     )
-    forms = [bare(form) for reader in readers for form in (reader, *decoded(reader))]
+    forms = [bare(form) for reader in readers for form in (reader, decoded(reader))]
     return [piece for piece in secret_pieces(text) if any(piece in form for form in forms)]
 
 

@@ -90,7 +90,7 @@ def test_secrets_that_are_parts_of_the_marker_do_not_make_the_words_grow() -> No
 def test_more_secrets_than_are_worth_placing_give_up_the_words() -> None:
     command = " ".join(f"'secret{number}'" for number in range(100))
     call = Call(tool="run_command", command_raw=command, policy_sha256="", argv=("x", "secret7"))
-    assert show_call(call, _redact_quoted).argv == ("'[REDACTED:x]'",) * 100
+    assert show_call(call, _redact_quoted).argv == ("x", "[REDACTED:secret]")
 
 
 def test_a_secret_that_is_cut_by_the_bound_is_redacted_whole() -> None:
@@ -143,13 +143,14 @@ def test_what_the_command_hides_the_folder_and_the_reason_hide_too() -> None:
     )
 
 
-def test_a_command_whose_secrets_cannot_be_told_from_the_rest_is_given_up() -> None:
+def test_a_command_whose_secrets_are_too_many_to_be_placed_is_given_up_word_by_word() -> None:
     def redact(text: str) -> str:
         return re.sub(r"'[^']+'|XTOKEN\w+", "[REDACTED:x]", text)
 
     command = " ".join(f"'secret{number}'" for number in range(100)) + ' XTO"KEN"abcdef'
     call = Call(tool="run_command", command_raw=command, policy_sha256="", argv=None)
-    assert show_call(call, redact).command_raw == "[REDACTED:command]"
+    shown = show_call(call, redact).command_raw
+    assert shown == "[REDACTED:x] " * 100 + "[REDACTED:secret]"
 
 
 TOKEN = github_token()
@@ -159,13 +160,8 @@ printf 'password:\n  @\n'
 printf 'DB_PASSWORD\t@\n'
 printf 'user,password\nbob,@\n'
 printf 'pass\167ord=@'
-printf '%s:\n  %s\n' password @
-printf '%s%s\n' DB_PASS 'WORD @'
 echo -e 'password:\n  @'
 echo -e 'contrase\u00f1a=@'
-echo 'DB_PASSWORD @'
-echo DB_PASSWORD @
-sh -c 'printf "password:\n  @"'
 """.strip().splitlines()
 REFUSED = r"""
 echo | pass'word: "@"' a=b
@@ -203,22 +199,133 @@ def test_a_secret_in_escapes_is_shown_neither_in_escapes_nor_plain(command: str,
     argv = None if more else tuple(shlex.split(command))
     call = Call(tool="run_command", command_raw=command + more, policy_sha256="", argv=argv)
     shown = show_call(call, REDACT)
-    assert "[REDACTED:github_token]" in shown.command_raw
+    assert "[REDACTED:" in shown.command_raw
     record = " ".join((shown.command_raw, *(shown.argv or ())))
     assert not survives(TOKEN, record)
     assert IN_ESCAPES[20:40].replace("\\", "") not in record.replace("\\", "")
 
 
+ESCAPED_KEY = r"'pass\x77ord=@'"
+HARMLESS = [
+    r"touch hidden printf '%s: %s\n' pass missing",
+    r"touch hidden printf '%s: %s\n' password: missing",
+    r"find . -name hidden -o -name printf -o -name '%s: %s\n' -o -name pass -o -name missing",
+    r"touch hidden sh -c 'printf pass:%s\ missing'",
+]
+
+
+def shown_of(command: str) -> tuple[str, tuple[str, ...]]:
+    """What the trail shows of a command that the gate can read."""
+    words = tuple(shlex.split(command))
+    shown = show_call(Call(tool="run_command", command_raw=command, policy_sha256="", argv=words), REDACT)
+    assert shown.argv is not None
+    return shown.command_raw, shown.argv
+
+
+@pytest.mark.parametrize("command", HARMLESS)
+def test_words_that_a_program_could_put_together_hide_nothing_else(command: str) -> None:
+    raw, argv = shown_of(command)
+    assert "hidden" in raw
+    assert "hidden" in argv
+    assert argv[0] == raw.split()[0] == command.split(maxsplit=1)[0]
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        ESCAPED_KEY.replace("@", r"ab\x63def\x67hi12345"),
+        f"'{IN_ESCAPES}'",
+        rf"gh\\x70{TOKEN[3:]}",
+        json.dumps(json.dumps({"token": TOKEN})).replace("ghp", r"\\u0067hp"),
+    ],
+)
+def test_only_the_words_that_show_what_was_taken_are_given_up(word: str) -> None:
+    raw, argv = shown_of(f"touch hidden {word} more")
+    assert argv[:2] == ("touch", "hidden")
+    assert argv[-1] == "more"
+    assert "[REDACTED:" in argv[2]
+    assert raw.startswith("touch hidden ")
+    assert raw.endswith(" more")
+    assert not survives(TOKEN, raw + " ".join(argv))
+    assert IN_ESCAPES[20:40] not in raw + " ".join(argv)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "python3 x.py password=python3",
+        r"python3 x.py 'pass\x77ord=python3'",
+        "python3 --password 'python3 x'",
+        'python3 pass"word"=python3',
+    ],
+)
+def test_no_other_word_hides_the_name_of_the_program(command: str) -> None:
+    raw, argv = shown_of(command)
+    assert argv[0] == "python3"
+    assert raw.startswith("python3 ")
+    assert "python3" not in argv[-1]
+
+
+def test_a_secret_in_place_of_a_program_is_hidden() -> None:
+    for word in (TOKEN, f"'{IN_ESCAPES}'", f"PASSWORD='one two {TOKEN}'", rf"'pass\x77ord: {TOKEN}'"):
+        raw, argv = shown_of(f"{word} x")
+        assert not survives(TOKEN, raw + " ".join(argv))
+        assert IN_ESCAPES[20:40] not in raw + " ".join(argv)
+
+
+def test_a_command_whose_secrets_cannot_be_told_from_the_rest_begins_with_its_program() -> None:
+    secret = characters(20)
+    words = ("tool", "--password", secret, "x" * 300_000, "--password", secret)
+    call = Call(tool="run_command", command_raw=" ".join(words), policy_sha256="", argv=words)
+    shown = show_call(call, REDACT)
+    assert shown.command_raw == "tool [REDACTED:command]"
+    assert shown.argv == ("tool",) + ("[REDACTED:secret]",) * 5
+
+
+@pytest.mark.parametrize(
+    "command", ["ls \0 password=abcDEF12345\0x", '{"command":"\0", "password": "\0abcDEF12345"']
+)
+def test_a_character_that_no_word_can_have_is_no_fault(command: str) -> None:
+    for argv in (None, tuple(command.split())):
+        call = Call(tool="run_command", command_raw=command, policy_sha256="", argv=argv)
+        assert "DEF123" not in json.dumps(show_call(call, REDACT)[:2])
+
+
 MANY_WORDS = "-----BEGIN PRIVATE KEY-----\n" + "MIIEvAIBADANBgkq\n" * 3_000
 
 
-@pytest.mark.parametrize("text", ["{+[-x-]" * 9_000, "[-{+x+}" * 9_000, MANY_WORDS])
-def test_a_hostile_command_costs_the_trail_bounded_time(text: str) -> None:
-    argv = ("ls", *text.split(), "a", "--password", "Zq8Lm3Xw7Yt")[:4_096]
+MANY_ESCAPES = " ".join(rf"pass\x77ord=abcDEF{number:05}" for number in range(2_500))
+FORMS = "%" + "0" * 32_000 + "s" + " ''" * 10_000
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("{+[-x-]" * 9_000, 3.0),
+        ("[-{+x+}" * 9_000, 3.0),
+        (MANY_WORDS, 3.0),
+        (MANY_ESCAPES, 1.0),
+        (f"printf {FORMS}", 1.0),
+    ],
+)
+def test_a_hostile_command_costs_the_trail_bounded_time(text: str, seconds: float) -> None:
+    argv = ("ls", *text.split(), "a", "--password", "Zq8Lm3Xw7Yt")[:40_000]
     redact = Redactor().redact
     started = time.process_time()
     shown = show_call(
         Call(tool="run_command", command_raw=" ".join(argv), policy_sha256="0" * 64, argv=argv), redact
     )
-    assert time.process_time() - started < 3.0
+    assert time.process_time() - started < seconds
     assert "Zq8Lm3Xw7Yt" not in shown.command_raw
+
+
+def test_many_pieces_of_secrets_among_many_words_take_linear_time() -> None:
+    secrets = [" ".join(f"{a:02}q{b:02}" for b in range(30)) for a in range(30)]
+    words = (*secrets, *"a" * 25_000)
+    command = " ".join(f"'{secret}'" for secret in secrets) + " a" * 25_000
+    started = time.process_time()
+    shown = show_call(
+        Call(tool="run_command", command_raw=command, policy_sha256="", argv=words), _redact_quoted
+    )
+    assert time.process_time() - started < 2.0
+    assert "29q29" not in shown.command_raw + " ".join((shown.argv or ())[1:])
