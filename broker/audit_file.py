@@ -45,12 +45,12 @@ class TrailFaultError(Exception):
 
 
 class Head(NamedTuple):
-    """What stands last: number and hash of the last record, the offset behind it, and that of its beginning."""
+    """What stands last: number, hash and line of the last record, and the offset behind it."""
 
     seq: int = 0
     hash: str = GENESIS
     end: int = 0
-    start: int = 0
+    line: bytes = b""
 
 
 Warn = Callable[[str], None]
@@ -181,18 +181,12 @@ class TrailFile:
         except ShortWriteError:
             os.ftruncate(self.fd, end)
             raise
-        self.head = Head(seq, own_hash, end + len(line), end)
+        self.head = Head(seq, own_hash, end + len(line), line)
 
     def still_ends_in_head(self) -> bool:
         """Whether the last record that is known still stands where it stood, every byte of it."""
         head = self.head
-        if head.end == 0:
-            return True
-        line = os.pread(self.fd, head.end - head.start, head.start)
-        try:
-            return line.endswith(b"\n") and check(line[:-1], head.seq, None) == head.hash.encode()
-        except BrokenChainError:
-            return False
+        return head.end == 0 or os.pread(self.fd, len(head.line), head.end - len(head.line)) == head.line
 
 
 class ShortWriteError(OSError):
@@ -302,7 +296,7 @@ def read_chain(fd: int, head: Head, size: int, seen: Seen) -> Head:
 
     Raises BrokenChainError.
     """
-    seq, prev, offset, start = head.seq, head.hash.encode(), head.end, head.start
+    seq, prev, offset, last = head.seq, head.hash.encode(), head.end, head.line
     rest = b""
     while offset + len(rest) < size:
         block = rest + os.pread(fd, min(_BLOCK_BYTES, size - offset - len(rest)), offset + len(rest))
@@ -313,10 +307,12 @@ def read_chain(fd: int, head: Head, size: int, seen: Seen) -> Head:
             seq += 1
             prev = check(line, seq, prev)
             seen(offset, line)
-            start, offset = offset, offset + len(line) + 1
+            offset += len(line) + 1
+        if lines:
+            last = lines[-1] + b"\n"
         if len(rest) > LINE_LIMIT_BYTES:
             raise BrokenChainError("a line is longer than any record")
-    return Head(seq, prev.decode(), offset, start)
+    return Head(seq, prev.decode(), offset, last)
 
 
 def verified_tail(fd: int, size: int) -> Head:
@@ -344,8 +340,8 @@ def _tail_head(lines: bytes, offset: int) -> Head:
             own = check(line, None, None)
             if offset == 0:
                 check_first(line)
-            head = Head(seq_of(line), own.decode(), head.end + len(line) + 1, head.end)
+            head = Head(seq_of(line), own.decode(), head.end + len(line) + 1, line + b"\n")
         else:
             own = check(line, head.seq + 1, head.hash.encode())
-            head = Head(head.seq + 1, own.decode(), head.end + len(line) + 1, head.end)
+            head = Head(head.seq + 1, own.decode(), head.end + len(line) + 1, line + b"\n")
     return head

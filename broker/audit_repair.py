@@ -177,7 +177,7 @@ def _nothing(*_: object) -> None:
 
 def _append(file: TrailFile, line: EventLine) -> None:
     """Append a record to a file that goes on, and bring it to disk. Raises OSError."""
-    line.oldest_open = decode(line_at(file.fd, file.head.start)).oldest_open
+    line.oldest_open = decode(file.head.line[:-1]).oldest_open
     line.seq, line.prev = file.head.seq + 1, file.head.hash
     sealed = seal(line)
     file.append(sealed.line, line.seq, sealed.hash)
