@@ -36,29 +36,31 @@ Hidden = dict[str, str]
 
 
 class Shown(NamedTuple):
-    """A call's texts, redacted and bounded. `cut` names what was cut, `taken` tells what was taken out of them."""
+    """A call's texts, redacted and bounded. `cut` names what was cut, `taken` and `hidden` what was taken out of them."""
 
     command_raw: str
     argv: tuple[str, ...] | None
     cwd: str | None
     cut: dict[str, Cut]
     taken: Taken
+    hidden: Hidden
 
 
 def show_call(call: Call, redact: Redact) -> Shown:
     """Return the texts of a call for its records: what one of them hides, none of them shows."""
     cut: dict[str, Cut] = {}
-    raw, argv, cwd, taken = _agreed(call, redact)
+    raw, argv, cwd, taken, hidden = _agreed(call, redact)
     return Shown(
         _bounded(raw, COMMAND_CHARACTERS, "command_raw", cut),
         None if argv is None else _bounded_words(argv, cut),
         None if cwd is None else _bounded(cwd, CWD_CHARACTERS, "cwd", cut),
         cut,
         taken,
+        hidden,
     )
 
 
-def _agreed(call: Call, redact: Redact) -> tuple[str, tuple[str, ...] | None, str | None, Taken]:
+def _agreed(call: Call, redact: Redact) -> tuple[str, tuple[str, ...] | None, str | None, Taken, Hidden]:
     """The texts without their secrets, unbounded, and what was taken out of them."""
     raw = printable(call.command_raw)
     words = None if call.argv is None else tuple(map(printable, call.argv))
@@ -72,7 +74,7 @@ def _agreed(call: Call, redact: Redact) -> tuple[str, tuple[str, ...] | None, st
         texts += [(text, redact(text)) for text in dict.fromkeys((cwd, decoded(cwd)))]
     pairs = [(before, after) for before, after in texts if before != after]
     if not pairs:
-        return raw, words, cwd, Taken(())
+        return raw, words, cwd, Taken(()), {}
     parts = list(dict.fromkeys(part for before, after in pairs for part in hidden_parts(before, after)))
     hidden = _hidden(parts if len(parts) <= HIDDEN_PARTS else [])
     name = _name(words[0], redact) if words else ""
@@ -83,7 +85,7 @@ def _agreed(call: Call, redact: Redact) -> tuple[str, tuple[str, ...] | None, st
     if shown is None:
         shown = f"{name or _first_word(clean, redact, taken)} {GIVEN_UP}".lstrip()
     kept = None if own is None else _given_up(own, taken, 1)
-    return shown, kept, None if cwd is None else _without_in_folders(redact(cwd), taken), taken
+    return shown, kept, None if cwd is None else _without_in_folders(redact(cwd), taken), taken, hidden
 
 
 def _name(word: str, redact: Redact) -> str:
@@ -154,6 +156,8 @@ def _without_in_folders(path: str, taken: Taken) -> str:
 def show_reason(text: str, shown: Shown, redact: Redact) -> str:
     """Return the reason of a refusal, which may speak of words of the command: what the call's texts hide, it hides."""
     clean = redact(printable(text))
+    for piece, marker in shown.hidden.items():
+        clean = clean.replace(f"'{piece}'", f"'{marker}'")  # as a reason quotes a word, however short
     if shown.taken.shows_in(clean):
         clean = " ".join(_given_up(clean.split(" "), shown.taken, 0))
         clean = _GIVEN_UP_PART if shown.taken.shows_in(clean) else clean

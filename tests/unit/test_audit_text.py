@@ -143,6 +143,15 @@ def test_what_the_command_hides_the_folder_and_the_reason_hide_too() -> None:
     )
 
 
+def test_a_reason_that_quotes_a_short_password_hides_it_as_the_command_does() -> None:
+    words = ("git", "config", "--get", "smtp.pass", "Ab1!x")
+    call = Call(tool="run_command", command_raw=" ".join(words), policy_sha256="", argv=words)
+    shown = show_call(call, REDACT)
+    assert "Ab1!x" not in f"{shown.command_raw} {shown.argv}"
+    reason = show_reason("operand 'Ab1!x' (word 4) is not allowed here", shown, REDACT)
+    assert reason == "operand '[REDACTED:password]' (word 4) is not allowed here"
+
+
 def test_a_command_whose_secrets_are_too_many_to_be_placed_is_given_up_word_by_word() -> None:
     def redact(text: str) -> str:
         return re.sub(r"'[^']+'|XTOKEN\w+", "[REDACTED:x]", text)
