@@ -36,11 +36,14 @@ class Taken:
                 self._pieces |= _not_in(after, _pieces_of(middle))
         self._pieces -= _pieces_of(_bare(kept))
 
-    def shows_in(self, text: str) -> bool:
-        """Is a piece that was taken out of one of the texts still in this one, as far as that can be told?"""
+    def shows_in(self, text: str, words: tuple[str, ...] | None = None) -> bool:
+        """Is a piece that was taken out of one of the texts still in this one, as far as that can be told?
+
+        `words`: what the text was put together from.
+        """
         if not self._pieces:
             return self._untold
-        return self._untold or any(map(self._has, (text, *meanings(_marked(text), None))))
+        return self._untold or any(map(self._has, (text, *meanings(_marked(text), words))))
 
     def _has(self, text: str) -> bool:
         bare = _bare(text)
@@ -52,12 +55,14 @@ class Taken:
         """Return the numbers of the words in which such a piece is, and of those that are too short for the one in them."""
         if self._untold or not self._pieces:
             return set(range(len(words) if self._untold else 0))
-        shown = {number for number, word in enumerate(words) if any(map(self._has, _readings(word)))}
-        bare = [_MARK if number in shown else _bare(decoded(word)) for number, word in enumerate(words)]
-        owners = [number for number, word in enumerate(bare) for _ in word]
-        for at, piece in enumerate(_each("".join(bare))):
-            if piece in self._pieces:
-                shown.update(owners[at : at + PIECE_CHARACTERS])
+        readings = [_readings(word) for word in words]
+        shown = {number for number, forms in enumerate(readings) if any(map(self._has, dict.fromkeys(forms)))}
+        for forms in dict.fromkeys(zip(*readings, strict=True)):
+            bare = [_MARK if number in shown else _bare(form) for number, form in enumerate(forms)]
+            owners = [number for number, word in enumerate(bare) for _ in word]
+            for at, piece in enumerate(_each("".join(bare))):
+                if piece in self._pieces:
+                    shown.update(owners[at : at + PIECE_CHARACTERS])
         return shown
 
 
@@ -92,8 +97,8 @@ def _common(one: str, other: str) -> int:
     return low
 
 
-def _readings(word: str) -> tuple[str, ...]:
-    return (word, decoded(word), decoded(as_echo(word))) if "\\" in word else (word,)
+def _readings(word: str) -> tuple[str, str, str]:
+    return word, decoded(word), decoded(as_echo(word))
 
 
 def _bare(text: str) -> str:

@@ -81,7 +81,8 @@ def _agreed(call: Call, redact: Redact) -> tuple[str, tuple[str, ...] | None, st
     taken = Taken(pairs, name)
     if words and own is not None:
         own = (name, *(_without(own[1:], hidden) if len(own) > 1 else ()))
-    shown = next((form for form in _forms(clean, own, hidden, taken) if not taken.shows_in(form)), None)
+    forms = _forms(clean, own, hidden, taken)
+    shown = next((form for form, read in forms if not taken.shows_in(form, read)), None)
     if shown is None:
         shown = f"{name or _first_word(clean, redact, taken)} {GIVEN_UP}".lstrip()
     kept = None if own is None else _given_up(own, taken, 1)
@@ -102,16 +103,20 @@ def _first_word(clean: str, redact: Redact, taken: Taken) -> str:
     return "" if taken.shows_in(name) else name
 
 
-def _forms(clean: str, own: tuple[str, ...] | None, hidden: Hidden, taken: Taken) -> Iterable[str]:
+def _forms(
+    clean: str, own: tuple[str, ...] | None, hidden: Hidden, taken: Taken
+) -> Iterable[tuple[str, tuple[str, ...] | None]]:
     """In what form a command may be shown, the best first: as it was typed, by its words, without some of them."""
-    yield clean
+    yield clean, None
     if own is not None:
-        yield quoted(own)
+        yield quoted(own), own
     without = _BETWEEN.join(_without((clean,), hidden))
-    yield without
-    yield (
-        " ".join(_given_up(without.split(" "), taken, 0)) if own is None else quoted(_given_up(own, taken, 1))
-    )
+    yield without, None
+    if own is None:
+        yield " ".join(_given_up(without.split(" "), taken, 0)), None
+    else:
+        own = _given_up(own, taken, 1)
+        yield quoted(own), own
 
 
 def _given_up(words: Sequence[str], taken: Taken, first: int) -> tuple[str, ...]:

@@ -259,6 +259,18 @@ def test_only_the_words_that_show_what_was_taken_are_given_up(word: str) -> None
     assert IN_ESCAPES[20:40] not in raw + " ".join(argv)
 
 
+def test_no_words_beside_a_secret_make_the_rest_of_the_command_vanish() -> None:
+    for command in (
+        "[ -f hunt,er2hunter2 -o password=hunter2hunter2 ]",
+        "touch 'hunt;er2hunter2' password=hunter2hunter2 x",
+        rf"touch hidden 'pass\'\''word:' {TOKEN}'\x77' '\u0067hp_{TOKEN}\u0067hp_['",
+    ):
+        raw, argv = shown_of(command)
+        assert "[REDACTED:command]" not in raw
+        assert not survives("hunter2hunter2", argv[-2])
+        assert raw.split()[1].strip("'") == argv[1] == shlex.split(command)[1]
+
+
 @pytest.mark.parametrize(
     "command",
     [
