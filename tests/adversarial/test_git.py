@@ -36,7 +36,7 @@ MORE_COMMANDS = (
     "git add README.md",
     "git commit --all -m more",
     "git checkout feature",
-    "git stash",
+    "git stash push",
     "git fetch origin",
     "git pull",
     "git submodule update --init",
