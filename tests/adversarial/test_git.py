@@ -69,7 +69,7 @@ WRITING_COMMANDS = (
     "git cherry-pick --abort",
     "git revert HEAD",
     "git revert --abort",
-    "git stash -u",
+    "git stash push -u",
     "git stash list -p",
     "git stash show -p",
     "git stash pop",
