@@ -13,7 +13,7 @@ import errno
 import os
 import stat
 from collections.abc import Sequence
-from time import monotonic
+from time import monotonic, thread_time
 from typing import Final
 
 from broker.kernel import RESOLVE_BENEATH, RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS, openat2
@@ -24,10 +24,13 @@ _TRIES: Final = 8
 _LINKS: Final = 40  # path_resolution(7)
 
 SECONDS = 0.25
-"""The longest that the paths of one command may take together: the broker answers nobody else meanwhile."""
+"""The most processor time that the paths of one command may take together: the broker answers nobody else meanwhile."""
 
 STEPS = 32_768
 """The most opens and names on the way, of all paths of one command."""
+
+WAIT_S = 2.0
+"""As `SECONDS`, with all that the machine did meanwhile, and with the disk's time: a busy machine makes no search too long."""
 
 STEPS_ALONE = 512
 """As `STEPS`, for one path that is no command's: a few milliseconds of the warden's, which all runs share."""
@@ -41,18 +44,19 @@ class SpentError(OSError):
 
 
 class Budget:
-    """What a search may still cost, in steps and in time from now on. Once spent it stays spent."""
+    """What a search in this thread may still cost, in steps and in time from now on. Once spent it stays spent."""
 
-    __slots__ = ("_deadline", "_steps")
+    __slots__ = ("_deadline", "_steps", "_work_until")
 
     def __init__(self, steps: int | None = None) -> None:
         self._steps = STEPS if steps is None else steps
-        self._deadline = monotonic() + SECONDS
+        self._work_until = thread_time() + SECONDS
+        self._deadline = monotonic() + WAIT_S
 
     def spend(self, steps: int) -> None:
         """Take `steps` off; 0 looks at the time alone. Raises SpentError if that is more than there was."""
         self._steps -= steps
-        if self._steps < 0 or monotonic() > self._deadline:
+        if self._steps < 0 or thread_time() > self._work_until or monotonic() > self._deadline:
             raise SpentError
 
 

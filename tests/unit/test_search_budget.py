@@ -3,6 +3,7 @@
 import errno
 import itertools
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -284,3 +285,13 @@ def test_the_warden_follows_links_laid_to_cost_a_few_hundred_steps(tmp_path: Pat
         assert confined.python(change, profile=Profile(writes=True)).stdout == "ELOOP\n"
     finally:
         confined.close()
+
+
+def test_a_machine_that_is_busy_elsewhere_makes_no_search_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    budget = Budget()
+    now = time.monotonic()
+    monkeypatch.setattr(beneath, "monotonic", lambda: now + 4 * beneath.SECONDS)
+    budget.spend(1)
+    monkeypatch.setattr(beneath, "monotonic", lambda: now + 2 * beneath.WAIT_S)
+    with pytest.raises(beneath.SpentError):
+        budget.spend(1)
