@@ -41,8 +41,7 @@ def _listener_problem(folder: str) -> str:
     there = os.path.realpath(folder)
     if there != os.path.normpath(folder):
         return f"a link leads there; name the folder itself, {there}"
-    while not os.path.isdir(there):
-        there = os.path.dirname(there)
+    there = private_folder.nearest(there)
     while there != "/" and _is_anothers_alone(os.stat(there)):
         there = os.path.dirname(there)
     return private_folder.problem(there, alone=True)

@@ -167,9 +167,7 @@ def _give_up(shutdown: Callable[[int], object]) -> None:
 
 def _could_be_exchanged(folder: str) -> str:
     """Return what a start would say of a folder, of which the last parts may be missing yet."""
-    there = folder
-    while not os.path.isdir(there):
-        there = os.path.dirname(there)
+    there = private_folder.nearest(folder)
     if there != folder and not os.access(there, os.W_OK | os.X_OK):
         return f"no folder can be made in {there}; XDG_STATE_HOME, or HTMCP_AUDIT_LOG for the trail, names another place"
     try:

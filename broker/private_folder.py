@@ -29,6 +29,13 @@ def make(path: str) -> None:
         os.mkdir(path, 0o700)  # os.makedirs gives its mode to the last folder only
 
 
+def nearest(path: str) -> str:
+    """Return the folder, or the first one above it that is there."""
+    while not os.path.isdir(path):
+        path = os.path.dirname(path)
+    return path
+
+
 def problem(path: str, *, alone: bool = False) -> str:
     """Return how another user could change a file or folder, or put another in its place, and what to do; "" if none could.
 

@@ -81,7 +81,9 @@ def report_lost(link: BrokerLink, seen: Seen, fault: str) -> Coroutine[None, Non
     if not isinstance(tool, str):
         return None
     arguments = seen.arguments
-    shown = tools.unread(arguments) if isinstance(arguments, bytes) else tools.shown(arguments)
+    # what could not be read goes on escapes and all: what they hide, the broker looks for
+    is_excerpt = isinstance(arguments, bytes)
+    shown = arguments.decode("utf-8", "backslashreplace") if is_excerpt else tools.shown(arguments)
     return _report(link, tools.Malformed(Tool(tool), shown, fault))
 
 

@@ -107,11 +107,6 @@ def shown(untrusted: object) -> str:
         return "(cannot be shown)"
 
 
-def unread(untrusted: bytes) -> str:
-    """Return the same of what could not be read, escapes and all: what they hide, the broker looks for."""
-    return untrusted.decode("utf-8", "backslashreplace")
-
-
 def as_structured(result: CommandResult) -> dict[str, Any]:
     """Return the envelope as plain JSON values, in the envelope's order of fields."""
     structured: dict[str, Any] = msgspec.to_builtins(result)

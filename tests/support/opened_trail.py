@@ -133,6 +133,17 @@ def verified(path: Path, head: str | None = None) -> "Verdict":
     return verify(sources_of(str(path)), head)
 
 
+def rotated_trail(path: Path) -> Path:
+    """Write a trail of four files, two calls in each; return its path."""
+    trail = open_trail(path)
+    for turn in range(8):
+        run(trail, f"echo {turn}")
+        if turn in (1, 3, 5):
+            trail.rotate()
+    trail.close()
+    return path
+
+
 def varied_trail(path: Path) -> Path:
     """Write a trail of two files with runs, a refusal, a dry run and an attempt that was never closed; return its path."""
     trail = open_trail(path)

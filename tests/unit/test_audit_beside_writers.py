@@ -13,20 +13,13 @@ from broker.audit_file import TrailFile
 from broker.audit_following import Place, follow, place_of
 from broker.audit_reading import entries_backwards, sources_of
 from broker.audit_record import GENESIS
-from tests.support.opened_trail import files_of, open_trail, records, run, verified
+from tests.support.opened_trail import files_of, open_trail, records, rotated_trail, run, verified
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     """Return where a trail of four files stands, two calls in each."""
-    path = tmp_path / "audit.jsonl"
-    trail = open_trail(path)
-    for turn in range(8):
-        run(trail, f"echo {turn}")
-        if turn in (1, 3, 5):
-            trail.rotate()
-    trail.close()
-    return path
+    return rotated_trail(tmp_path / "audit.jsonl")
 
 
 def _once(monkeypatch: pytest.MonkeyPatch, module: object, name: str, act: Callable[[], object]) -> None:

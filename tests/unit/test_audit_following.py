@@ -13,20 +13,22 @@ from broker.audit_reading import Found, entries_backwards, sources_of
 from broker.audit_repair import repair
 from broker.audit_selection import Selection
 from broker.audit_show import newest_first
-from tests.support.opened_trail import CALM, a_call, files_of, open_trail, printed, records, run
+from tests.support.opened_trail import (
+    CALM,
+    a_call,
+    files_of,
+    open_trail,
+    printed,
+    records,
+    rotated_trail,
+    run,
+)
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     """Return where a trail of four files stands, two calls in each."""
-    path = tmp_path / "audit.jsonl"
-    trail = open_trail(path)
-    for turn in range(8):
-        run(trail, f"echo {turn}")
-        if turn in (1, 3, 5):
-            trail.rotate()
-    trail.close()
-    return path
+    return rotated_trail(tmp_path / "audit.jsonl")
 
 
 @pytest.fixture(autouse=True)
